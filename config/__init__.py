@@ -1,0 +1,1 @@
+"""The settings schema, its loader, and ready-made profiles."""
