@@ -1,0 +1,161 @@
+"""A delta: the first chunks of a base that stay, and the chunks that follow them (docs/protocol.md, "Delta").
+
+Rebuilding needs the base and the serialised delta, nothing else: no cache of the sender, no shared object.
+"""
+
+from __future__ import annotations
+
+from itertools import compress, count
+from operator import ne
+from typing import Any, FrozenSet, Iterable, Optional, Sequence, Tuple, Type
+
+from ctxpack import canonical
+from ctxpack.errors import ContextPackError
+from ctxpack.pack import ContextPack
+from ctxpack.parse import (
+    as_bytes,
+    check_chunks,
+    check_count,
+    check_digest,
+    check_string,
+    check_strings,
+    decode_chunks,
+    read_fields,
+)
+
+_FIELDS: FrozenSet[str] = frozenset({"base_digest", "kept_chunks", "new_chunks", "schema", "target_digest"})
+
+
+class ContextPackDelta:
+    """What turns one pack into another. Immutable and hashable."""
+
+    __slots__ = ("_base_digest", "_encoded", "_kept_chunks", "_new_chunks", "_target_digest")
+
+    _base_digest: str
+    _kept_chunks: int
+    _new_chunks: Tuple[bytes, ...]
+    _encoded: Tuple[bytes, ...]
+    _target_digest: str
+
+    def __init__(self, base_digest: str, kept_chunks: int, new_chunks: Iterable[bytes], target_digest: str) -> None:
+        """Take the fields as they are. Raises `ContextPackError` as `from_bytes` does for wrong ones."""
+        check_count(kept_chunks, "kept_chunks")
+        chunks = [as_bytes(chunk) for chunk in new_chunks]
+        check_chunks(chunks, "new_chunks")
+        check_digest(check_string(base_digest, "base_digest"), "base_digest")
+        check_digest(check_string(target_digest, "target_digest"), "target_digest")
+        self._fill(base_digest, canonical.encode_chunks(chunks), kept_chunks, tuple(chunks), target_digest)
+
+    @classmethod
+    def between(cls, base: ContextPack, target: ContextPack) -> ContextPackDelta:
+        """Return the delta that makes `target` of `base`: the longest common prefix of chunks stays.
+
+        The Base64 of the new chunks is that of `target`; none is computed.
+        """
+        kept = common_chunks(base.chunk_bytes, target.chunk_bytes)
+        delta = object.__new__(cls)
+        delta._fill(base.digest, target.base64_chunks[kept:], kept, target.chunk_bytes[kept:], target.digest)
+        return delta
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, strict: bool = True, max_bytes: Optional[int] = None) -> ContextPackDelta:
+        """Read a serialised delta and check what can be checked without its base.
+
+        Raises `ContextPackError`, and nothing else, whatever the bytes. `strict=False` waives `not_canonical` alone;
+        `max_bytes` limits `data` (`too_large`).
+        """
+        data = as_bytes(data)
+        fields = read_fields(data, canonical.DELTA_SCHEMA, _FIELDS, max_bytes=max_bytes)
+        base_digest = check_string(fields["base_digest"], "base_digest")
+        kept = check_count(fields["kept_chunks"], "kept_chunks")
+        strings = check_strings(fields["new_chunks"], "new_chunks")
+        target_digest = check_string(fields["target_digest"], "target_digest")
+        chunks, encoded = decode_chunks(strings, "new_chunks")
+        check_digest(base_digest, "base_digest")
+        check_digest(target_digest, "target_digest")
+        delta = object.__new__(cls)
+        delta._fill(base_digest, encoded, kept, chunks, target_digest)
+        if strict and data != delta.to_bytes():
+            raise ContextPackError("not_canonical", "valid, but not the canonical JSON of this delta")
+        return delta
+
+    def _fill(self, *values: object) -> None:
+        for name, value in zip(ContextPackDelta.__slots__, values):
+            object.__setattr__(self, name, value)
+
+    @property
+    def base_digest(self) -> str:
+        """Digest of the pack this delta applies to."""
+        return self._base_digest
+
+    @property
+    def kept_chunks(self) -> int:
+        """How many first chunks of the base stay."""
+        return self._kept_chunks
+
+    @property
+    def new_chunks(self) -> Tuple[bytes, ...]:
+        """The chunks that follow the kept ones."""
+        return self._new_chunks
+
+    @property
+    def target_digest(self) -> str:
+        """Digest of the pack that results."""
+        return self._target_digest
+
+    @property
+    def byte_count(self) -> int:
+        """Length of `to_bytes()` in bytes, found without making it. Not a field of the format."""
+        frame = canonical.delta_bytes(self._base_digest, self._kept_chunks, None, self._target_digest)
+        return len(frame) + canonical.encoded_length(self._encoded)
+
+    def to_bytes(self) -> bytes:
+        """Return the canonical JSON."""
+        return canonical.delta_bytes(self._base_digest, self._kept_chunks, self._encoded, self._target_digest)
+
+    def _fields(self) -> Tuple[str, int, Tuple[bytes, ...], str]:
+        return self._base_digest, self._kept_chunks, self._new_chunks, self._target_digest
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, ContextPackDelta) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return (
+            f"<ContextPackDelta {self._base_digest} -> {self._target_digest}"
+            f" kept_chunks={self._kept_chunks} new_chunks={len(self._new_chunks)}>"
+        )
+
+    def __reduce__(self) -> Tuple[Type[ContextPackDelta], Tuple[Any, ...]]:
+        return type(self), self._fields()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a ContextPackDelta does not change; {name} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a ContextPackDelta does not change; {name} cannot be deleted")
+
+
+def common_chunks(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    """Return the length of the longest common prefix, in chunks. Shared objects are not compared byte by byte."""
+    return next(compress(count(), map(ne, one, other)), min(len(one), len(other)))
+
+
+def apply_delta(base: ContextPack, delta: ContextPackDelta) -> ContextPack:
+    """Rebuild the target of `delta` from `base`.
+
+    Raises `ContextPackError`, in this order of checks: `base_mismatch`, `kept_out_of_range`, `target_mismatch`. What is
+    returned is the target, byte for byte; there is no other result.
+    """
+    if delta.base_digest != base.digest:
+        raise ContextPackError("base_mismatch", f"the delta is for base {delta.base_digest}, this one is {base.digest}")
+    if delta.kept_chunks > len(base.chunk_bytes):
+        reason = f"the delta keeps more chunks than the {len(base.chunk_bytes)} of the base"
+        raise ContextPackError("kept_out_of_range", reason)
+    pack = ContextPack._joined(base, delta.kept_chunks, delta.new_chunks, delta._encoded)
+    if pack.digest != delta.target_digest:
+        reason = f"rebuilt {pack.digest}, where the delta promises {delta.target_digest}"
+        raise ContextPackError("target_mismatch", reason)
+    return pack
