@@ -184,8 +184,8 @@ class Limits(Settings):
     """Most bytes of a message's head, both sides."""
     in_flight: Annotated[int, Field(ge=1)] = 4096
     """Most exchanges at one time; further ones are answered 429."""
-    header_time: Seconds = 30.0
-    """Time a client has to finish a message head."""
+    keep_alive: Seconds = 75.0
+    """A client connection on which no whole message head came for this long is closed."""
 
 
 class Sessions(Settings):

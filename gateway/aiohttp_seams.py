@@ -1,0 +1,89 @@
+"""The few places where aiohttp's private names are touched, each with its reason and a test (tests/gateway/test_aiohttp_seams.py).
+
+pyproject pins aiohttp's minor version for this file's sake. Nothing else in the tree may reach into aiohttp.
+"""
+
+import re
+from contextvars import ContextVar
+from typing import Any
+
+import aiohttp
+from aiohttp import ClientSession, TCPConnector, UnixConnector, http, http_writer, web
+from multidict import CIMultiDict
+
+_native = http_writer._serialize_headers
+_FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def _serialize_opaque(status_line: str, headers: "CIMultiDict[str]") -> bytes:
+    """Head bytes that are not UTF-8 reach the other side unchanged (RFC 9110 5.5: obs-text is opaque).
+
+    aiohttp reads them as surrogate escapes; its C serialiser then drops those. All others still go through it.
+    """
+    if status_line.isascii() and all(value.isascii() for value in headers.values()):
+        return _native(status_line, headers)
+    lines = [status_line, *(f"{name}: {value}" for name, value in headers.items())]
+    if any(_FORBIDDEN.search(line) for line in lines):
+        raise ValueError("a control character in a head")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+
+
+def install() -> None:
+    """Put the head serialiser in place. Idempotent; the process must be ours alone."""
+    http_writer._serialize_headers = _serialize_opaque
+
+
+def never_replay(session: ClientSession) -> ClientSession:
+    """Switch off aiohttp's own retry: it repeats GET and PUT after bytes were sent; contract 6 is narrower."""
+    session._retry_connection = False
+    return session
+
+
+FRESH: ContextVar[bool] = ContextVar("fresh", default=False)
+"""Whether the upstream connection of the request being sent was made for it (rather than taken from the pool)."""
+
+
+class Tcp(TCPConnector):
+    """Says in :data:`FRESH` when it opened a connection: only a reused one may be retried on."""
+
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        FRESH.set(True)
+        return await super()._create_connection(*args, **kwargs)
+
+
+class Unix(UnixConnector):
+    """The same for unix sockets."""
+
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        FRESH.set(True)
+        return await super()._create_connection(*args, **kwargs)
+
+
+def wait_between_reads(response: aiohttp.ClientResponse, seconds: float) -> None:
+    """From now on the longest silence is ``seconds``: the limit until the first byte is another one."""
+    connection = response.connection
+    if connection is not None and connection.protocol is not None:
+        connection.protocol.read_timeout = seconds or None
+        connection.protocol.start_timeout()
+
+
+UNTYPED = web.ResponseKey("packhorse-untyped", bool)
+"""Set on a relayed response that came without a Content-Type: the server must not make one up."""
+
+
+class GatewayRequest(web.Request):
+    """A request whose response keeps the upstream's fields: aiohttp would add Content-Type and Server."""
+
+    async def _prepare_hook(self, resp: web.StreamResponse) -> None:
+        if resp.get(UNTYPED):
+            resp.headers.popall("Content-Type", None)
+        if resp.headers.get("Server") == http.SERVER_SOFTWARE:
+            del resp.headers["Server"]
+
+
+def read_raw(response: aiohttp.ClientResponse) -> "tuple[Any, Any]":
+    """Protocol and transport under a 101 response."""
+    connection = response.connection
+    assert connection is not None
+    assert connection.protocol is not None
+    return connection.protocol, connection.transport

@@ -1,0 +1,231 @@
+"""Towards the upstream: the innermost handler of every route.
+
+Theory of operation. A :class:`Forwarder` belongs to one route. It sends what ``exchange.outgoing`` and the request body are,
+and answers with a response whose body is still arriving (:class:`Arriving`). It never follows redirects, keeps no cookies,
+reads no environment proxies, adds no fields but Host and framing, and repeats a request only as contract 6 allows: a safe
+method, once, where a reused connection closed before any byte of the answer. Whatever goes wrong becomes a Problem with a
+fixed sentence, never with a URL, a field or an exception's text in it: those hold secrets.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from config.schema import Route, Timeouts
+from gateway.aiohttp_seams import FRESH, UNTYPED, wait_between_reads
+from gateway.target import split_target
+from middleware.body import Body
+from middleware.exchange import Exchange, exchange_of, send_continue
+from middleware.problems import Problem
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""RFC 9110 9.2.1."""
+NO_BODY = frozenset({204, 304})
+_EVENTS = "text/event-stream"
+
+
+class Forwarder:
+    """The proxy handler of one route; ``session`` has the connector the route's upstream needs."""
+
+    def __init__(self, route: Route, timeouts: Timeouts, session: aiohttp.ClientSession, body_limit: int) -> None:
+        self._base, self._host, self.unix = upstream_address(route)
+        self._strip = route.match.rstrip("/") if route.strip_prefix else ""
+        self._server_name = route.tls.server_name
+        self._session = session
+        self._idle = timeouts.idle
+        self._limit = body_limit
+        self._timeout = aiohttp.ClientTimeout(
+            total=None, connect=timeouts.connect or None, sock_connect=timeouts.connect or None,
+            sock_read=timeouts.first_byte or None,
+        )  # fmt: skip
+
+    def url(self, raw_target: str) -> URL:
+        """Where a request goes: the upstream's own path, then the client's target, byte for byte."""
+        target = split_target(raw_target)
+        path = target.path[len(self._strip) :] or "/" if self._strip else target.path
+        if not path.startswith("/"):
+            path = "/" + path
+        return URL(f"{self._base}{path}{target.query}", encoded=True)
+
+    def head(self, exchange: Exchange) -> CIMultiDict[str]:
+        """The fields to send: Host is the upstream's (RFC 9110 7.2)."""
+        headers = exchange.outgoing
+        headers["Host"] = self._host
+        return headers
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        """Send the request on and answer with what comes, as it comes."""
+        exchange = exchange_of(request)
+        exchange.sent_upstream_at = time.perf_counter()
+        upload = Upload(request, exchange, self._limit, self._idle)
+        answer = await self._exchange(request, exchange, upload)
+        exchange.upstream_seconds = time.perf_counter() - exchange.sent_upstream_at
+        return self._relay(request, exchange, answer)
+
+    async def _exchange(self, request: web.Request, exchange: Exchange, upload: "Upload") -> aiohttp.ClientResponse:
+        attempts = 2 if request.method in SAFE and not upload.present else 1
+        for attempt in range(attempts):
+            FRESH.set(False)
+            try:
+                return await self._session.request(
+                    request.method, self.url(request.raw_path), headers=self.head(exchange), data=upload.data(),
+                    allow_redirects=False, timeout=self._timeout, server_hostname=self._server_name,
+                )  # fmt: skip
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                again = attempt + 1 < attempts and not FRESH.get() and not isinstance(error, aiohttp.ClientConnectorError)
+                if not again:
+                    raise self._failed(error, exchange, upload) from error
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                raise self._failed(error, exchange, upload) from error
+        raise AssertionError("unreachable")
+
+    def _failed(self, error: BaseException, exchange: Exchange, upload: "Upload") -> Problem:
+        if upload.problem is not None:
+            return upload.problem
+        reason, problem = _translate(error)
+        exchange.upstream_error = reason
+        return problem
+
+    def _relay(self, request: web.Request, exchange: Exchange, answer: aiohttp.ClientResponse) -> web.Response:
+        headers = CIMultiDict(answer.headers)
+        if request.method == "HEAD" or answer.status in NO_BODY:
+            answer.release()
+            response = web.Response(status=answer.status, reason=answer.reason, headers=headers)
+        else:
+            wait_between_reads(answer, self._idle)
+            body = Body(Arriving(answer, exchange), interruptible=True)
+            if headers.get("Content-Type", "").lower().startswith(_EVENTS):
+                body.tail = b""
+            response = web.Response(status=answer.status, reason=answer.reason, headers=headers, body=body)
+        if "Content-Type" not in answer.headers:
+            response[UNTYPED] = True
+            response.headers.popall("Content-Type", None)
+        return response
+
+
+class Upload:
+    """A request body on its way up. The client is told to go on (100) when the upstream connection wants the first byte."""
+
+    def __init__(self, request: web.Request, exchange: Exchange, limit: int, idle: float) -> None:
+        self._request = request
+        self._exchange = exchange
+        self._limit = limit
+        self._idle = idle
+        self.present = exchange.request_body is not None or request.body_exists
+        self.problem: Problem | None = None
+        """What was wrong with the upload; takes precedence over what the broken-off sending looks like."""
+
+    def data(self) -> bytes | AsyncIterator[bytes] | None:
+        """What to hand to the client session: bytes where all is here already, else the pieces as they come."""
+        whole = self._exchange.request_body
+        if whole is not None:
+            return whole or None
+        if not self.present:
+            return None
+        content = self._request.content
+        if content.is_eof() and content.exception() is None:
+            return content.read_nowait()
+        return self._pieces()
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        await send_continue(self._request)
+        sent = 0
+        async for piece in arriving_upload(self._request, self._idle, self._note):
+            sent += len(piece)
+            if sent > self._limit:
+                raise self._note(Problem("too-large", f"the request body is over {self._limit} bytes (limits.request)"))
+            yield piece
+
+    def _note(self, problem: Problem) -> Problem:
+        self.problem = problem
+        return problem
+
+
+async def arriving_upload(request: web.Request, idle: float, note: Any = lambda problem: problem) -> AsyncIterator[bytes]:
+    """The pieces of a request body; a stalled or malformed one raises a Problem."""
+    content = request.content
+    while True:
+        try:
+            async with asyncio.timeout(idle or None):
+                piece = await content.readany()
+        except TimeoutError:
+            raise note(Problem("bad-request", "the request body stopped arriving", status=408)) from None
+        except (web.RequestPayloadError, aiohttp.ClientPayloadError):
+            raise note(Problem("bad-request", "the request body is not framed as HTTP/1.1 frames one")) from None
+        if not piece:
+            return
+        yield piece
+
+
+class Arriving:
+    """The pieces of an upstream's answer. A wait that is cancelled loses nothing; closing it lets the upstream go at once."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, exchange: Exchange) -> None:
+        self._answer = answer
+        self._exchange = exchange
+        self._done = False
+
+    def __aiter__(self) -> "Arriving":
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            piece = await self._answer.content.readany()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._done = True
+            self._answer.close()
+            self._exchange.upstream_error, problem = _translate(error, streaming=True)
+            raise problem from error
+        if not piece:
+            self._done = True
+            self._answer.release()
+            raise StopAsyncIteration
+        return piece
+
+    async def aclose(self) -> None:
+        """Drop the connection unless the answer is complete."""
+        if not self._done:
+            self._done = True
+            if self._answer.content.at_eof():
+                self._answer.release()
+            else:
+                self._answer.close()
+
+
+def upstream_address(route: Route) -> tuple[str, str, str | None]:
+    """Base URL (its path without a closing slash), Host to send, and the unix socket's path if that is what it is."""
+    if route.upstream.startswith("unix:"):
+        return "http://localhost", route.host or "localhost", route.upstream.removeprefix("unix:")
+    url = URL(route.upstream, encoded=True)
+    base = route.upstream.rstrip("/")
+    return base, route.host or url.raw_authority, None
+
+
+def _translate(error: BaseException, *, streaming: bool = False) -> tuple[str, Problem]:
+    """Reason for the counters, and the Problem."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "connect-timeout", Problem("upstream-timeout", "no connection to the upstream in time (timeouts.connect)")
+    if isinstance(error, TimeoutError):
+        which = "idle" if streaming else "first_byte"
+        return f"{which.replace('_', '-')}-timeout", Problem("upstream-timeout", f"the upstream fell silent (timeouts.{which})")
+    if isinstance(error, (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)):
+        return "tls", Problem("upstream-unreachable", "the upstream's certificate does not verify")
+    if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+        return "tls", Problem("upstream-unreachable", "no TLS connection to the upstream could be made")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return "connect", Problem("upstream-unreachable", "no connection to the upstream could be made")
+    if isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError)) and not streaming:
+        return "malformed", Problem("upstream-cut", "the upstream's answer is not HTTP, or its head is over the limit")
+    if isinstance(error, (aiohttp.InvalidURL, ValueError)):
+        return "malformed", Problem("bad-request", "the request target or a field cannot be sent on")
+    return "cut", Problem("upstream-cut", "the upstream closed the connection before its answer was complete")
+
+
+__all__ = ["SAFE", "Arriving", "Forwarder", "Upload", "upstream_address"]

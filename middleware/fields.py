@@ -1,0 +1,34 @@
+"""Field lists as RFC 9110 5.6 reads them, and the names that have a meaning for a gateway."""
+
+from collections.abc import Iterable
+
+from multidict import CIMultiDict
+
+HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "te", "trailer", "upgrade"}
+    | {"proxy-authorization", "proxy-authenticate", "proxy-authentication-info", "http2-settings"}
+)
+"""RFC 9110 7.6.1; the proxy credentials are for us alone (11.7)."""
+
+OWN_REQUEST = frozenset(
+    {"packhorse-session", "packhorse-link", "packhorse-debug", "packhorse-key", "ctxpack-accept", "ctxpack-base"}
+    | {"available-dictionary", "dictionary-id", "expect"}
+)
+"""What a client says to the gateway and not to the upstream (contract 2; Expect is answered here)."""
+
+FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-real-ip")
+"""Proxy fields that tell of the client."""
+
+
+def tokens(values: Iterable[str]) -> list[str]:
+    """The members of a comma-separated list over any number of lines, lower-cased, empty ones left out."""
+    return [token for value in values for part in value.split(",") if (token := part.strip().lower())]
+
+
+def drop_hop_by_hop(headers: CIMultiDict[str]) -> None:
+    """Take out the hop-by-hop fields and those that Connection names."""
+    named = headers.getall("Connection", ())
+    for name in tokens(named) if named else ():
+        headers.popall(name, None)
+    for name in HOP_BY_HOP:
+        headers.popall(name, None)
