@@ -10,7 +10,7 @@ from typing import Dict
 
 CODES: Dict[str, str] = {
     "too_large": "more bytes than the caller allows",
-    "invalid_json": "not one JSON text in UTF-8: broken, duplicate keys, NaN, trailing data, nested or numbered beyond reason",
+    "invalid_json": "not one JSON text in UTF-8: broken, a key twice, NaN, trailing data, excessive nesting or digits",
     "invalid_type": "a value of the wrong JSON type, or an integer that is negative or a boolean",
     "missing_field": "a field of the schema is absent",
     "unexpected_field": "a field the schema does not have",

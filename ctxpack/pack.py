@@ -12,7 +12,7 @@ Theory of operation. A pack never changes. What it holds:
   packs that know their limit are continued by `from_utf8(after=...)`.
 
 Resume point, limit and content are knowledge about the pack, not part of it: they take no part in equality, hash, repr
-or pickle. `to_bytes` and `content` are made anew at each call; a gateway keeps packs, and cached forms would double them.
+or pickle. `to_bytes` and `content` are made anew at each call: a gateway keeps packs, and caching would double them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ContextPack:
 
         `after` is a pack of an earlier form of the text. The result is the same without it, bit for bit; but where
         `data` begins like it, chunks, Base64 and digest are continued, so that appending costs the appended bytes and
-        one comparison of the rest. A pack that was read or rebuilt, or split at another limit, is no help and does no harm.
+        one comparison of the rest. A pack that was read or rebuilt, or split at another limit, is no help and no harm.
         """
         data = as_bytes(data)
         if after is None or after._limit != max_chunk_bytes:

@@ -50,9 +50,7 @@ def _read_json(data: bytes) -> Any:
     except ContextPackError:
         raise
     except RecursionError:
-        raise ContextPackError(
-            "invalid_json", "nested too deeply"
-        ) from None  # a chain of a thousand frames helps nobody
+        raise ContextPackError("invalid_json", "nested too deeply") from None  # a chain of a thousand frames helps nobody
     except json.JSONDecodeError as error:
         raise ContextPackError("invalid_json", f"{error.msg} at character {error.pos}") from error
     except UnicodeDecodeError as error:
@@ -80,9 +78,7 @@ def _constant(literal: str) -> NoReturn:
     raise ContextPackError("invalid_json", f"{literal} is not JSON")
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
-)
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer, parse_float=_fraction, parse_constant=_constant)
 
 
 def check_count(value: object, name: str) -> int:
@@ -113,14 +109,12 @@ def check_strings(value: object, name: str) -> List[str]:
 def check_digest(value: str, name: str) -> str:
     """Return `value` if it has the form of a digest; else `invalid_digest`."""
     if not _DIGEST.fullmatch(value):
-        raise ContextPackError(
-            "invalid_digest", f"{name} is {shorten(value)}, not sha256: and 64 lower-case hex digits"
-        )
+        raise ContextPackError("invalid_digest", f"{name} is {shorten(value)}, not sha256: and 64 lower-case hex digits")
     return value
 
 
 def decode_chunks(strings: List[str], name: str) -> Tuple[Tuple[bytes, ...], Tuple[bytes, ...]]:
-    """Return the chunks and their Base64 as ASCII; `invalid_base64`, `invalid_utf8`, `empty_chunk` if any is not right."""
+    """Return the chunks and their Base64 as ASCII; else `invalid_base64`, `invalid_utf8` or `empty_chunk`."""
     try:
         encoded = [string.encode("ascii") for string in strings]
         chunks = [a2b_base64(string) for string in encoded]
@@ -136,12 +130,12 @@ def decode_chunks(strings: List[str], name: str) -> Tuple[Tuple[bytes, ...], Tup
 
 def check_chunks(chunks: List[bytes], name: str) -> None:
     """Raise `invalid_utf8` or `empty_chunk` unless every chunk is valid UTF-8 of its own and holds something."""
-    index = 0
     try:
-        for index, chunk in enumerate(chunks):
+        for chunk in chunks:
             chunk.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ContextPackError("invalid_utf8", f"{name}[{index}] is not UTF-8 at byte {error.start}") from error
+        reason = f"{name}[{chunks.index(error.object)}] is not UTF-8 at byte {error.start}"
+        raise ContextPackError("invalid_utf8", reason) from error
     if b"" in chunks:
         raise ContextPackError("empty_chunk", f"{name}[{chunks.index(b'')}] holds nothing")
 
