@@ -39,9 +39,10 @@ def changed_restart_keys(old: Configuration, new: Configuration) -> list[str]:
     """The keys that differ and need a new process; a reload that names any is refused as a whole."""
     before, after = dict(leaves(old)), dict(leaves(new))
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-    return sorted({dotted(path) for path in changed if _needs_restart(path)})
+    return sorted({dotted(path) for path in changed if needs_restart(path)})
 
 
-def _needs_restart(path: KeyPath) -> bool:
+def needs_restart(path: KeyPath) -> bool:
+    """Whether the key is one that a running process keeps."""
     key = dotted(path)
     return any(key == fixed or key.startswith(fixed + ".") for fixed in RESTART_KEYS)
