@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .asking import Ask, Refused, Reply
-from .reading import Document, choice_of, messages_of, model_of, objects, positive, text_of, tools_of
+from gateway.sample.asking import Ask, Refused, Reply
+from gateway.sample.reading import Document, choice_of, messages_of, model_of, objects, positive, text_of, tools_of
 
 _ENDED = {"stop": "end_turn", "length": "max_tokens", "call": "tool_use"}
 _KINDS = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from . import retrieval
+from gateway.sample import retrieval
 
 CREATED = 1_764_547_200
 """The moment every answer claims to have been made at: the same request gets the same bytes, whatever the day."""

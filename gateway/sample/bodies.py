@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from .asking import Refused
+from gateway.sample.asking import Refused
 
 
 async def plain(request: web.Request) -> bytes:

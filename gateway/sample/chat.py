@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from . import anthropic, openai_chat, openai_responses
-from .asking import CREATED, Ask, Refused, Reply, estimate_tokens, reply
-from .bodies import answer, json_object, plain
+from gateway.sample import anthropic, openai_chat, openai_responses
+from gateway.sample.asking import CREATED, Ask, Refused, Reply, estimate_tokens, reply
+from gateway.sample.bodies import answer, json_object, plain
 
 Events = Iterator[tuple[str | None, dict[str, Any] | None]]
 

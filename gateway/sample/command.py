@@ -5,13 +5,20 @@ import asyncio
 
 from rich.console import Console
 
-from .serving import serving, split_address, stop_signal
-from .upstream import application
+from config.addresses import Listen, parse_listen
+from gateway.listeners import CannotListen
+from gateway.sample.serving import serving, stop_signal
+from gateway.sample.upstream import application
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("--listen", default="127.0.0.1:9000", metavar="ADDR", help="host:port (default: %(default)s)")
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1:9000",
+        metavar="ADDR",
+        help="host:port, [v6]:port or unix:/path (default: %(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="same seed, same bytes (default: %(default)s)")
     parser.add_argument(
         "--pace",
@@ -25,27 +32,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until interrupted. 0 then, 1 if the address cannot be had, 2 if it is none."""
-    errors = Console(stderr=True)
     try:
-        split_address(arguments.listen)
+        address = parse_listen(arguments.listen)
     except ValueError as error:
-        errors.print(f"sample-upstream: --listen: {error}", markup=False, highlight=False, soft_wrap=True)
-        return 2
-    if arguments.pace < 0:
-        errors.print("sample-upstream: --pace: expected seconds, 0 or more", markup=False)
-        return 2
+        return _fail(2, f"--listen {arguments.listen!r}: {error}")
+    if not 0 <= arguments.pace < float("inf"):
+        return _fail(2, "--pace: expected seconds, 0 or more")
     try:
-        asyncio.run(_serve(arguments))
-    except OSError as error:
-        text = f"sample-upstream: cannot listen on {arguments.listen}: {error.strerror}. Choose another with --listen."
-        errors.print(text, markup=False, highlight=False, soft_wrap=True)
-        return 1
+        asyncio.run(_serve(arguments, address))
+    except CannotListen as error:
+        return _fail(1, f"--{error}")
     return 0
 
 
-async def _serve(arguments: argparse.Namespace) -> None:
+def _fail(status: int, sentence: str) -> int:
+    Console(stderr=True).print(f"sample-upstream: {sentence}", markup=False, highlight=False, soft_wrap=True)
+    return status
+
+
+async def _serve(arguments: argparse.Namespace, address: Listen) -> None:
     made = application(arguments.seed, pace=arguments.pace, require_key=arguments.require_key)
     stop = stop_signal()
-    async with serving(made, arguments.listen) as url:
-        Console(soft_wrap=True).print(f"sample upstream on {url}  (curl {url}/ lists what it offers; Ctrl-C ends it)")
+    async with serving(made, address) as url:
+        Console(soft_wrap=True).print(f"sample upstream on {url}; GET / lists what it offers. Ctrl-C ends it.")
         await stop.wait()

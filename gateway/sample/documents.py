@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ctxpack.minutes import minutes
-
-from . import retrieval
-from .shelf import handbook, notes, questions
+from gateway.sample import retrieval
+from gateway.sample.shelf import handbook, notes, questions
 
 _REVISIONS = 20
 _NUMBER = re.compile(r"\b\d+\b")

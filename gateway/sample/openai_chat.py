@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .asking import CREATED, Ask, Refused, Reply
-from .reading import Document, choice_of, messages_of, model_of, objects, positive, text_of, tools_of
+from gateway.sample.asking import CREATED, Ask, Refused, Reply
+from gateway.sample.reading import Document, choice_of, messages_of, model_of, objects, positive, text_of, tools_of
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ENDED = {"stop": "stop", "length": "length", "call": "tool_calls"}

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .asking import CREATED, Ask, Refused, Reply
-from .openai_chat import refusal
-from .reading import Document, choice_of, messages_of, model_of, positive, text_of, tools_of
+from gateway.sample.asking import CREATED, Ask, Refused, Reply
+from gateway.sample.openai_chat import refusal
+from gateway.sample.reading import Document, choice_of, messages_of, model_of, positive, text_of, tools_of
 
 __all__ = ["events", "read", "refusal", "whole"]
 

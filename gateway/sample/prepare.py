@@ -6,9 +6,9 @@ from typing import Any
 
 from aiohttp import web
 
-from .asking import Refused
-from .bodies import json_object, plain
-from .documents import DOCUMENTS, Document, turns
+from gateway.sample.asking import Refused
+from gateway.sample.bodies import json_object, plain
+from gateway.sample.documents import DOCUMENTS, Document, turns
 
 _MARKDOWN = "text/markdown; charset=utf-8"
 

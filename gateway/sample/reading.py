@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .asking import Refused, Tool
+from gateway.sample.asking import Refused, Tool
 
 Document = Mapping[str, Any]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from math import log
 
-from .shelf import Passage, passages
+from gateway.sample.shelf import Passage, passages
 
 _WORD = re.compile(r"[a-z]{3,}|\d+|[\u4e00-\u9fff]")
 _SHOWN = 6

@@ -7,30 +7,24 @@ from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 
+from config.addresses import Listen
+from gateway.listeners import bound_port, listen_on
 
-def split_address(listen: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``[v6]:port``; `ValueError` with a sentence for anything else."""
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535 or not host:
-        raise ValueError(f"{listen!r} is not an address; expected host:port, such as 127.0.0.1:9000 or [::1]:9000")
-    return host.strip("[]"), int(port)
+LOOPBACK = Listen("127.0.0.1", 0)
+"""Any free port, for this machine only."""
 
 
 @asynccontextmanager
-async def serving(application: web.Application, listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
-    """Serve ``application`` until the block ends; yields its URL, with the real port where ``listen`` asks for port 0.
+async def serving(application: web.Application, address: Listen = LOOPBACK) -> AsyncIterator[str]:
+    """Serve ``application`` until the block ends; yields its URL, with the real port where port 0 was asked for.
 
-    A client that leaves cancels its handler at once. `OSError` if the address cannot be had, `ValueError` if it is none.
+    A client that leaves cancels its handler at once. Raises `gateway.listeners.CannotListen`.
     """
-    host, port = split_address(listen)
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        bound = runner.addresses[0]
-        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        yield f"http://{shown}:{bound[1]}"
+        site = await listen_on(runner, address, None, "listen")
+        yield str(address) if address.path else f"http://{Listen(address.host, bound_port(site))}"
     finally:
         await runner.cleanup()
 

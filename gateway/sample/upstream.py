@@ -3,11 +3,11 @@
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from .asking import Refused
-from .bodies import answer
-from .chat import DIALECTS, Chat
-from .documents import DOCUMENTS, turns
-from .prepare import Prepare
+from gateway.sample.asking import Refused
+from gateway.sample.bodies import answer
+from gateway.sample.chat import DIALECTS, Chat
+from gateway.sample.documents import DOCUMENTS, turns
+from gateway.sample.prepare import Prepare
 
 _LARGEST_REQUEST = 64 * 2**20
 
