@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 import sys
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, Iterable, Optional, Sequence
 
 from ctxpack.delta import ContextPackDelta, apply_delta
 from ctxpack.errors import ContextPackError
@@ -158,6 +158,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> int:
+    turns: Iterable[bytes]
     if options.input is None:
         turns = (text.encode("utf-8") for text in minutes(options.turns))
         source = "sample minutes"

@@ -59,9 +59,10 @@ def write(path: str, data: bytes) -> None:
     """Write a file, or standard output for `-`. `Misuse` if its folder is missing, `Failure` if it cannot be written."""
     try:
         if path == "-":
-            output = _binary(sys.stdout)
-            output.write(data)
-            output.flush()
+            stream, rest = _binary(sys.stdout), memoryview(data)
+            while rest:  # with PYTHONUNBUFFERED the stream is a raw one, which may take less than it is given
+                rest = rest[stream.write(rest) :]
+            stream.flush()
             return
         with open(path, "wb") as file:
             file.write(data)
