@@ -9,13 +9,16 @@ Every label value is looked up in a fixed set of gateway/metric_table.py and is 
 name comes from the settings and is made printable. Series are never removed: a route that a reload took away keeps its
 totals, since a counter that vanishes and returns would read as a reset.
 
-Counting belongs to the event loop's thread. Only the comparison's two methods and :meth:`Counters.exposition` may be called
+Counting belongs to the event loop's thread. Only the comparison's two methods, the page and the savings may be asked for
 from any thread; the three compared series are written and read under one lock, so a scrape sees whole triples or none.
 """
 
 import platform
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.core import Metric as Family
@@ -32,19 +35,32 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of the exposition. Set as a field: aiohttp's ``content_type=`` argument refuses a charset."""
 
 
+class Watched(Protocol):
+    """What the gauges ask of a base store."""
+
+    kind: str
+    """The ``store`` label."""
+
+    def sizes(self) -> StoreSizes:
+        """What it holds."""
+        ...
+
+    def degraded(self) -> str | None:
+        """What does not work, or None."""
+        ...
+
+
 class Counters(Collector):
     """All of a gateway's counters. One for a process's life: a reload keeps it."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str | None = None) -> None:
+        """``version`` as build_info shows it; the installed package's where None."""
         self._routes: dict[str, RouteCounters] = {}
         self._lookups: Totals = {(d, r): 0 for d in table.DIRECTIONS for r in table.LOOKUPS}
-        self._build = (_printable(version), platform.python_version())
-        self._gauges: dict[str, Callable[[], float]] = {
-            table.IN_FLIGHT.name: lambda: 0,
-            table.DEGRADED.name: lambda: 0,
-            table.RELOADED.name: lambda: 1,
-        }
-        self._stores: dict[str, Callable[[], StoreSizes]] = {}
+        self._build = (_printable(version or _installed()), platform.python_version())
+        self._store: Watched | None = None
+        self._in_flight: Callable[[], float] = int
+        self._reloaded = True
         self._triples = threading.Lock()
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -62,19 +78,14 @@ class Counters(Collector):
         key = (DIRECTION.get(direction, "other"), LOOKUP.get(result, "other"))
         self._lookups[key] = self._lookups.get(key, 0) + 1
 
-    def watch(self, *, in_flight: Callable[[], float], degraded: Callable[[], float], reloaded: Callable[[], float]) -> None:
-        """What the unlabelled gauges read at each scrape: exchanges under way, parts that do not work, 1 or 0."""
-        self._gauges.update(
-            zip(
-                (m.name for m in (table.IN_FLIGHT, table.DEGRADED, table.RELOADED)),
-                (in_flight, degraded, reloaded),
-                strict=True,
-            )
-        )
+    def watch(self, store: Watched, in_flight: Callable[[], float]) -> None:
+        """What the gauges read at each scrape: a store's sizes and health, and the exchanges under way."""
+        self._store = store
+        self._in_flight = in_flight
 
-    def watch_store(self, kind: str, sizes: Callable[[], StoreSizes]) -> None:
-        """What the gauges labelled ``store`` read at each scrape."""
-        self._stores[_printable(kind)] = sizes
+    def reloaded(self, successful: bool) -> None:
+        """The settings file was read again."""
+        self._reloaded = successful
 
     def exposition(self) -> tuple[bytes, str]:
         """The page a scrape reads, and its Content-Type."""
@@ -84,10 +95,16 @@ class Counters(Collector):
         """Every family, without samples."""
         return [_family(metric) for metric in table.METRICS]
 
+    def savings(self) -> dict[str, object]:
+        """The link's bytes and the comparison with gzip, as numbers for a person's screen. From any thread."""
+        with self._triples:
+            routes = [counters.savings() | {"route": name} for name, counters in list(self._routes.items())]
+        return {"routes": routes}
+
     def collect(self) -> Iterator[Family]:
         """Every family with its samples now."""
-        sizes = {kind: _sizes(read) for kind, read in self._stores.items()}
         routes = list(self._routes.items())
+        gauges = self._read_gauges()
         with self._triples:
             held = {
                 metric.name: [
@@ -99,20 +116,32 @@ class Counters(Collector):
                 if metric.kind == "counter"
             }
         held[table.BASE_LOOKUPS.name] = list(self._lookups.items())
-        held[table.BUILD_INFO.name] = [(self._build, 1)]
-        for metric, field in ((table.BASES, 0), (table.BASE_BYTES, 1), (table.SESSIONS, 2)):
-            held[metric.name] = [((kind,), values[field]) for kind, values in sizes.items()]
-        for name, read in self._gauges.items():
-            held[name] = [((), _read(read))]
         for metric in table.METRICS:
             family = _family(metric)
             if isinstance(family, HistogramMetricFamily):
                 for route, counters in routes:
                     family.add_metric([route], *counters.distributions[metric.name].buckets())
             else:
-                for key, value in held[metric.name]:
+                for key, value in held.get(metric.name) or gauges.get(metric.name, []):
                     family.add_metric(key, value)
             yield family
+
+    def _read_gauges(self) -> dict[str, list[tuple[tuple[str, ...], float]]]:
+        store = self._store
+        gauges: dict[str, list[tuple[tuple[str, ...], float]]] = {
+            table.IN_FLIGHT.name: [((), _read(self._in_flight))],
+            table.BUILD_INFO.name: [(self._build, 1)],
+            table.RELOADED.name: [((), self._reloaded)],
+            table.DEGRADED.name: [((), 0 if store is None else _read(lambda: store.degraded() is not None))],
+        }
+        if store is not None:
+            for metric, read in (
+                (table.BASES, lambda: store.sizes().bases),
+                (table.BASE_BYTES, lambda: store.sizes().base_bytes),
+                (table.SESSIONS, lambda: store.sizes().sessions),
+            ):
+                gauges[metric.name] = [((_printable(store.kind),), _read(read))]
+        return gauges
 
 
 def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
@@ -125,20 +154,19 @@ def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily | Histogr
             return HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
 
 
+def _installed() -> str:
+    try:
+        return installed_version("packhorse")
+    except PackageNotFoundError:
+        return "unknown"
+
+
 def _read(read: Callable[[], float]) -> float:
     """A gauge's value; not a number where it cannot be read, since the rest of the page is worth having."""
     try:
         return float(read())
     except Exception:
         return float("nan")
-
-
-def _sizes(read: Callable[[], StoreSizes]) -> tuple[float, float, float]:
-    try:
-        sizes = read()
-    except Exception:
-        return (float("nan"),) * 3
-    return sizes.bases, sizes.base_bytes, sizes.sessions
 
 
 def _printable(name: str) -> str:

@@ -26,9 +26,9 @@ WHYS = (
 )  # fmt: skip
 LOOKUPS = ("hit", "unknown", "foreign")
 UPSTREAM_ERRORS = ("connect", "connect-timeout", "tls", "first-byte-timeout", "idle-timeout", "cut", "malformed")
-SKIPS = ("busy", "budget", "too-large", "stream", "not-read", "failed")
+SKIPS = ("busy", "budget", "too-large", "stream", "cut", "not-read", "failed")
 """Why a body was not compared with gzip: ``busy`` (too many wait), ``budget`` (CPU share spent), ``too-large``, ``stream``
-(passed on as it came), ``not-read`` (never decoded here), ``failed`` (no memory for it)."""
+(passed on as it came), ``cut`` (not written out whole), ``not-read`` (never decoded here), ``failed`` (no memory for it)."""
 
 WAIT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Seconds. From a cached answer to the longest model's: 300 and 600 are the default first-byte and idle timeouts."""

@@ -133,3 +133,26 @@ class RouteCounters:
         """The upstream failed an exchange."""
         key = (_ERROR.get(reason, "other"),)
         self._upstream_errors[key] = self._upstream_errors.get(key, 0) + 1
+
+    def savings(self) -> dict[str, object]:
+        """The link's bytes and the comparison with gzip, of links and directions that saw any."""
+        links = [
+            {
+                "direction": direction,
+                "link": link,
+                "original_bytes": original,
+                "body_bytes": self._link_bytes.get((direction, link, "body"), 0),
+                "head_bytes": self._link_bytes.get((direction, link, "head"), 0),
+            }
+            for (direction, link), original in list(self._original_bytes.items())
+        ]
+        compared = [
+            dict(zip(("original_bytes", "sent_bytes", "gzip_bytes"), (series[key] for series in self._compared), strict=True))
+            | {"direction": key[0]}
+            for key in list(self._compared[0])
+        ]
+        return {
+            "links": [each for each in links if each["body_bytes"] or each["head_bytes"]],
+            "gzip_compared": [each for each in compared if each["original_bytes"]],
+            "gzip_skipped": {reason: count for (reason,), count in self._skipped.items() if count},
+        }
