@@ -6,17 +6,16 @@ import json
 import re
 import sys
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from gateway.listeners import CannotListen
 from gateway.replay.forms import FORMS
 from gateway.replay.loopback import loopback
-from gateway.replay.measuring import Arrival, Client, ReplayFailed, Turn
+from gateway.replay.measuring import Client, ReplayFailed, Turn
+from gateway.replay.passes import run_all
 from gateway.replay.report import Row, as_json, codings_lines, print_table
 from gateway.replay.turns import CUT, Misuse, Turns, load
 
@@ -122,26 +121,8 @@ async def _measured(
             url, through = arguments.via, f"{arguments.via.rstrip('/')}{arguments.path}"
             asked = [_posted(arguments, turns, text) for text in turns.texts]
         client = await stack.enter_async_context(Client(url, headers))
-        return await _passes(client, asked, errors), through
+        return await run_all(client, asked, errors), through
 
 
 def _posted(arguments: argparse.Namespace, turns: Turns, text: bytes) -> Turn:
     return Turn(arguments.path, None if arguments.answers else text, text, turns.content_type)
-
-
-async def _passes(client: Client, asked: list[Turn], errors: Console) -> list[Row]:
-    rows: list[Row] = []
-    columns = (TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        for form in FORMS:
-            task = progress.add_task(form.name, total=len(asked))
-            arrivals: list[Arrival] = []
-            async for arrival in client.run(form, asked):
-                arrivals.append(arrival)
-                progress.advance(task)
-            if not rows:  # what the raw form got is what all others must lead back to
-                asked = [replace(turn, text=arrival.text) for turn, arrival in zip(asked, arrivals, strict=True)]
-            rows.append(Row(form, tuple(arrivals)))
-            if not errors.is_terminal:
-                errors.print(f"{form.name}: {len(arrivals)} turns, {rows[-1].body} bytes")
-    return rows
