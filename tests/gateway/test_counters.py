@@ -5,7 +5,8 @@ import threading
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
-from support.exposition import Series, promtool_check, read_page
+from support.exposition import promtool_check
+from support.scrapes import Key, parse
 
 from gateway import metric_table as table
 from gateway.counters import CONTENT_TYPE, Counters
@@ -34,9 +35,9 @@ class BrokenShelf(Shelf):
         raise OSError("gone")
 
 
-def samples(counters: Counters) -> Series:
+def samples(counters: Counters) -> dict[Key, float]:
     """Every series of the page."""
-    return read_page(counters.exposition()[0])
+    return parse(counters.exposition()[0].decode())
 
 
 def value(counters: Counters, name: str, **labels: str) -> float:

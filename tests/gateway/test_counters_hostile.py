@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
+from support.exposition import promtool_check
+from support.scrapes import Key, parse
 
 from gateway import metric_table as table
 from gateway.counters import Counters
-from support.exposition import Series, promtool_check, read_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def samples(counters: Counters) -> Series:
+def samples(counters: Counters) -> dict[Key, float]:
     """Every series of the page."""
-    return read_page(counters.exposition()[0])
+    return parse(counters.exposition()[0].decode())
 
 
 def every_exchange(counters: Counters, route: str) -> None:
@@ -85,7 +86,7 @@ def test_hostile_names_cannot_break_a_scrape(name: str) -> None:
     counters = Counters(name)
     counters.route(name).request("GET", 200, "ok", 1.0, 0.1, 0.2)
     counters.route(name).request("GET", 200, "ok", 1.0, 0.1, 0.2)
-        found = [v for (n, _), v in samples(counters).items() if n == "packhorse_requests_total"]
+    found = [v for (n, _), v in samples(counters).items() if n == "packhorse_requests_total"]
     assert found == [2]
     promtool_check(counters.exposition()[0])
 
