@@ -22,7 +22,12 @@ def settings(
     up: "Upstream | str | None" = None, *, kind: str = "prepare", route: dict[str, Any] | None = None, **overrides: Any
 ) -> dict[str, Any]:
     """A configuration for tests: one route ``r`` to ``up``, any port, memory store. ``route`` adds to the route."""
-    document: dict[str, Any] = {"listen": "127.0.0.1:0", "admin": {"listen": "127.0.0.1:0"}, "store": {"kind": "memory"}}
+    document: dict[str, Any] = {
+        "listen": "127.0.0.1:0",
+        "admin": {"listen": "127.0.0.1:0"},
+        "store": {"kind": "memory"},
+        "drain": "5s",
+    }
     if up is not None:
         url = up if isinstance(up, str) else up.url
         document["routes"] = [{"name": "r", "match": "/", "upstream": url, "kind": kind, **(route or {})}]
