@@ -138,11 +138,13 @@ def test_a_full_disk_is_a_failure() -> None:
     assert (done.returncode, b"No space" in done.stderr, b"Traceback" in done.stderr) == (1, True, False)
 
 
-def test_a_reader_that_leaves_is_no_traceback() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_is_no_traceback(unbuffered: str) -> None:
     root = str(Path(__file__).resolve().parents[2])
     Path("big.txt").write_text("line\n" * 200_000)
     command = [sys.executable, "-m", "ctxpack", "pack", "--input", "big.txt", "--out", "-"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root})
+    environment = {**os.environ, "PYTHONPATH": root, "PYTHONUNBUFFERED": unbuffered}
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     assert child.stdout is not None
     assert child.stderr is not None
     child.stdout.read(10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import subprocess
 import threading
@@ -138,3 +139,24 @@ def test_a_conversation_over_http(root: Path, sender: str) -> None:
 
 def test_a_wrong_digest_is_noticed(root: Path, sender: str) -> None:
     assert run(root, [{"act": "converse", "urls": [f"{sender}/wrong/0"]}]) == [{"refused": "digest_mismatch"}]
+
+
+def test_the_client_of_the_integration_page(root: Path, sender: str) -> None:
+    page = (root / "docs" / "integration.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        exec(compile(block, "docs/integration.md", "exec"), names)  # noqa: S102 - the page's own examples
+    held = None
+    for number, way in enumerate(["plain", "delta", "delta/gzip", "plain/gzip", "pack/gzip", "pack"]):
+        held = names["fetch"](f"{sender}/{way}/{number}", held)
+        assert held.content == Sender.turns[number]
+    with pytest.raises(ValueError, match="ask again"):
+        names["fetch"](f"{sender}/wrong/0")
+    kept = None
+    for text in Sender.turns:
+        coding, body, kept = names["respond"](text, kept)
+        assert kept.content == text
+    assert coding == "ctxpack.delta.v1"
+    assert len(body) < 1000
+    status, tag, _ = names["answer"](Sender.turns[0], None)
+    assert (status, names["answer"](Sender.turns[0], tag)[0]) == (200, 304)
