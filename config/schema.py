@@ -3,27 +3,22 @@
 Nothing is read here; :mod:`config.loader` reads files, environment and command line and turns errors into sentences.
 """
 
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from middleware.access import Access
+from middleware.cors import Cors
+from middleware.deltas import Deltas
+from middleware.limits import Limits
+from middleware.link import Link, LinkClass, Network
+from middleware.session import Sessions
 from middleware.settings import Seconds, Settings, Size, switch_words
 
 Kind = Literal["prepare", "openai", "anthropic", "plain"]
-LinkClass = Literal["weak", "metered", "normal"]
 ForwardedMode = Annotated[Literal["off", "forwarded", "x-forwarded"], switch_words]
-
-
-def _network(value: str) -> str:
-    ip_network(value, strict=False)
-    return value
-
-
-Network = Annotated[str, AfterValidator(_network)]
-"""A client network in CIDR notation, such as ``10.0.0.0/8`` or ``2001:db8::/32``."""
 
 
 def _upstream(value: str) -> str:
@@ -129,39 +124,6 @@ class Bases(Settings):
     """A session unused for this long is forgotten."""
 
 
-class Deltas(Settings):
-    """When and what the client's link is spared."""
-
-    links: tuple[LinkClass, ...] = ("weak", "metered")
-    """Classes of link on which bodies are coded."""
-    min_bytes: Size = 256
-    """Smaller bodies pass as they are."""
-    max_bytes: Size = 16 * 2**20
-    """Larger bodies pass as they are."""
-    wait: Seconds = 0.5
-    """How long to wait for a body to be complete before it is passed on as it comes."""
-    explain: Annotated[Literal["asked", "always"], switch_words] = "asked"
-    """When ``Packhorse-Why`` and ``Server-Timing`` are sent: to clients that ask, or to all."""
-
-
-class NetworkLink(Settings):
-    """A client network and its link class."""
-
-    cidr: Network
-    """Client addresses."""
-    link: LinkClass
-    """Their class."""
-
-
-class Link(Settings):
-    """What is known of the client's link. The client's own word and hints come first."""
-
-    assume: LinkClass = "metered"
-    """Class where nothing else is known."""
-    networks: tuple[NetworkLink, ...] = ()
-    """Classes by client network; the first that matches."""
-
-
 class GzipComparison(Settings):
     """What gzip would have sent, counted after the response."""
 
@@ -169,58 +131,6 @@ class GzipComparison(Settings):
     """Level compared with, and used where the gateway makes gzip itself."""
     cpu_share: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share of one core the comparison may use; what it skips is counted."""
-
-
-class Limits(Settings):
-    """What is refused."""
-
-    request: Size = 64 * 2**20
-    """Largest request body, as sent and decoded."""
-    ratio: Annotated[int, Field(ge=1)] = 200
-    """Largest decoded to coded ratio (bodies up to 1 MiB decoded are always let through)."""
-    layers: Annotated[int, Field(ge=1, le=8)] = 4
-    """Most content codings on one body."""
-    headers: Size = 32 * 2**10
-    """Most bytes of a message's head, both sides."""
-    in_flight: Annotated[int, Field(ge=1)] = 4096
-    """Most exchanges at one time; further ones are answered 429."""
-    keep_alive: Seconds = 75.0
-    """A client connection on which no whole message head came for this long is closed."""
-
-
-class Sessions(Settings):
-    """Conversations."""
-
-    max: Annotated[int, Field(ge=1)] = 100_000
-    """Most sessions remembered."""
-    headers: tuple[str, ...] = (
-        "x-litellm-session-id", "helicone-session-id", "x-headroom-session-id", "x-claude-code-session-id",
-        "x-codex-session-id", "session-id", "session_id", "x-session-id",
-    )  # fmt: skip
-    """Further fields that carry a session id, in order; ids in them are hashed."""
-
-
-class Cors(Settings):
-    """Pages of other origins that use a Context Pack receiver."""
-
-    origins: tuple[str, ...] = ()
-    """Origins for which the gateway answers preflights for its own fields and exposes its response fields; ``*`` for any."""
-
-
-class AccessKey(Settings):
-    """A caller known by name."""
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
-    """Principal of the caller."""
-    key: Annotated[str, Field(min_length=16)]
-    """What the caller sends as ``Packhorse-Key``; never passed upstream."""
-
-
-class Access(Settings):
-    """Who may call. With no keys, anyone."""
-
-    keys: tuple[AccessKey, ...] = ()
-    """Named keys. With any, a request without one is answered 401."""
 
 
 class Log(Settings):

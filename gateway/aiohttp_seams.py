@@ -81,7 +81,7 @@ class GatewayRequest(web.Request):
             del resp.headers["Server"]
 
 
-def read_raw(response: aiohttp.ClientResponse) -> "tuple[Any, Any]":
+def raw_ends(response: aiohttp.ClientResponse) -> "tuple[Any, Any]":
     """Protocol and transport under a 101 response."""
     connection = response.connection
     assert connection is not None

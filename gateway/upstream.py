@@ -7,11 +7,9 @@ method, once, where a reused connection closed before any byte of the answer. Wh
 fixed sentence, never with a URL, a field or an exception's text in it: those hold secrets.
 """
 
-import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator
-from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -21,9 +19,11 @@ from yarl import URL
 from config.schema import Route, Timeouts
 from gateway.aiohttp_seams import FRESH, UNTYPED, wait_between_reads
 from gateway.target import split_target
+from gateway.tunnel import carry, upgrade_fields, wants_upgrade
 from middleware.body import Body
 from middleware.exchange import Exchange, exchange_of, send_continue
 from middleware.problems import Problem
+from middleware.uploads import arriving
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """RFC 9110 9.2.1."""
@@ -65,8 +65,13 @@ class Forwarder:
         exchange = exchange_of(request)
         exchange.sent_upstream_at = time.perf_counter()
         upload = Upload(request, exchange, self._limit, self._idle)
+        upgrading = wants_upgrade(request)
+        if upgrading:
+            upgrade_fields(exchange.outgoing)
         answer = await self._exchange(request, exchange, upload)
         exchange.upstream_seconds = time.perf_counter() - exchange.sent_upstream_at
+        if upgrading and answer.status == 101:
+            return await carry(request, exchange, answer)
         return self._relay(request, exchange, answer)
 
     async def _exchange(self, request: web.Request, exchange: Exchange, upload: "Upload") -> aiohttp.ClientResponse:
@@ -137,31 +142,15 @@ class Upload:
     async def _pieces(self) -> AsyncIterator[bytes]:
         await send_continue(self._request)
         sent = 0
-        async for piece in arriving_upload(self._request, self._idle, self._note):
-            sent += len(piece)
-            if sent > self._limit:
-                raise self._note(Problem("too-large", f"the request body is over {self._limit} bytes (limits.request)"))
-            yield piece
-
-    def _note(self, problem: Problem) -> Problem:
-        self.problem = problem
-        return problem
-
-
-async def arriving_upload(request: web.Request, idle: float, note: Any = lambda problem: problem) -> AsyncIterator[bytes]:
-    """The pieces of a request body; a stalled or malformed one raises a Problem."""
-    content = request.content
-    while True:
         try:
-            async with asyncio.timeout(idle or None):
-                piece = await content.readany()
-        except TimeoutError:
-            raise note(Problem("bad-request", "the request body stopped arriving", status=408)) from None
-        except (web.RequestPayloadError, aiohttp.ClientPayloadError):
-            raise note(Problem("bad-request", "the request body is not framed as HTTP/1.1 frames one")) from None
-        if not piece:
-            return
-        yield piece
+            async for piece in arriving(self._request, self._idle):
+                sent += len(piece)
+                if sent > self._limit:
+                    raise Problem("too-large", f"the request body is over {self._limit} bytes (limits.request)")
+                yield piece
+        except Problem as problem:
+            self.problem = problem
+            raise
 
 
 class Arriving:

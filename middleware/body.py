@@ -3,7 +3,7 @@
 Theory of operation. A Body is *waiting* until the server writes it, then *ended* exactly once: delivered (``error`` is None),
 or broken off by the client (cancellation, a connection error while writing) or by the source (any other exception). Whoever
 wants to know adds a callback to ``on_end``; callbacks run in order, must not raise and must not wait. A Body that was never
-written, because the response has none (HEAD, 304) or was replaced, ends when it is closed. The source is closed whenever the
+written ends as such when it is closed. The source is closed whenever the
 Body ends, so an upstream is let go at once when the client leaves. A Body knows nothing of codings, sessions or counters.
 """
 
@@ -22,6 +22,10 @@ OnEnd = Callable[[BaseException | None], None]
 
 class BodyCut(ConnectionError):
     """The source broke off after the head was out: the server closes the connection without a proper end."""
+
+
+class NeverWritten(ConnectionError):
+    """The body was let go before anybody wrote it: the client left, or another answer took its place."""
 
 
 class Body(payload.Payload):
@@ -80,7 +84,7 @@ class Body(payload.Payload):
 
     async def close(self) -> None:
         """Let go of the source; the end of a body that nobody wrote."""
-        await self._end(None)
+        await self._end(NeverWritten("the body was not written"))
 
     def take(self) -> AsyncIterator[bytes]:
         """The pieces, for whoever wraps them in a Body of its own; this one is then spent.

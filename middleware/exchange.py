@@ -6,11 +6,15 @@ when the exchange ends, so nothing on the way has to wait for them.
 
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from middleware.stores import Owner
+
+if TYPE_CHECKING:
+    from middleware.offers import Offers
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class Exchange:
     """session: the id the gateway made for this client."""
     opted_in: bool = False
     """session: the client named its session by our own field or cookie."""
+    offers: "Offers | None" = None
+    """offers: what the client takes and holds."""
     link: str = "metered"
     """link: class of the client's link."""
     link_evidence: str = "assumed"
@@ -56,6 +62,8 @@ class Exchange:
     """upstream: from the request sent to the head of the answer."""
     upstream_error: str | None = None
     """upstream: why it failed, one of a fixed set of words."""
+    refused: Exception | None = None
+    """The server's router: why no route takes the request."""
     refusal: str | None = None
     """problems: code of the problem the gateway answered with."""
     upstream_done_at: float = 0.0

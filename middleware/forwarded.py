@@ -41,15 +41,10 @@ def _address(text: str | None) -> IPv4Address | IPv6Address | None:
     return getattr(parsed, "ipv4_mapped", None) or parsed
 
 
-def forwarded(mode: Mode, trusted: Networks, via: str = PSEUDONYM) -> "Forwarded":
-    """The middleware for one route."""
-    return Forwarded(mode, trusted, via)
-
-
 class Forwarded:
     """Finds the client, rewrites the proxy fields, and stops a request that has been here before."""
 
-    def __init__(self, mode: Mode, trusted: Networks, via: str) -> None:
+    def __init__(self, mode: Mode, trusted: Networks, via: str = PSEUDONYM) -> None:
         self._mode = mode
         self._trusted = trusted
         self._via = via

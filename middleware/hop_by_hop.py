@@ -1,9 +1,11 @@
 """Fields that end here (RFC 9110 7.6.1), both ways, before the gateway adds any of its own."""
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from middleware.exchange import exchange_of
 from middleware.fields import OWN_REQUEST, drop_hop_by_hop
+from middleware.negotiation import AcceptEncoding
 from middleware.problems import Handler, Problem
 
 
@@ -17,7 +19,18 @@ async def hop_by_hop(request: web.Request, handler: Handler) -> web.StreamRespon
     drop_hop_by_hop(exchange.outgoing)
     for name in OWN_REQUEST:
         exchange.outgoing.popall(name, None)
+    _keep_own_codings(exchange.outgoing)
     response = await handler(request)
     if not response.prepared:
         drop_hop_by_hop(response.headers)
     return response
+
+
+def _keep_own_codings(outgoing: "CIMultiDict[str]") -> None:
+    """``dcz`` and ``ctxpack.*`` are between the client and the gateway: the upstream is not offered them."""
+    lines = outgoing.getall("Accept-Encoding", ())
+    if lines:
+        accept = AcceptEncoding.parse(lines)
+        forwarded = accept.forwarded()
+        if forwarded is not None and forwarded != accept.text:
+            outgoing["Accept-Encoding"] = forwarded

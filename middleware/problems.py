@@ -40,9 +40,7 @@ CODES: Mapping[str, tuple[int, str]] = {
 class Problem(Exception):
     """A refusal. ``detail`` says what was wrong and what to do; ``fields`` are further response fields."""
 
-    def __init__(
-        self, code: str, detail: str, *, status: int | None = None, fields: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, code: str, detail: str, *, status: int | None = None, fields: Mapping[str, str] | None = None) -> None:
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail

@@ -1,0 +1,169 @@
+"""The running gateway: listeners, reload, drain.
+
+Theory of operation. *starting*: services are opened, the pipeline is built, listeners are opened last, so that nothing is served
+half-made. *serving*: each request goes to the pipeline that is current when it arrives; a reload builds a whole new pipeline and
+swaps the reference, or changes nothing. *draining*: the data listener is closed, idle connections are closed, answers under way
+finish within ``drain`` seconds, ``/readyz`` says 503 while ``/livez`` stays 200. *stopped*: what is left is cut, services close.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from config.addresses import Listen, parse_listen
+from config.changes import changed_restart_keys
+from config.errors import ConfigError
+from config.schema import Configuration
+from gateway import aiohttp_seams
+from gateway.admin import Admin
+from gateway.listeners import bound_port, listen_on, tls_context
+from gateway.pipeline import build
+from gateway.router import Router
+from gateway.server import GatewayServer
+from gateway.services import Services, make_services
+
+log = logging.getLogger("packhorse")
+
+Loader = Callable[[], Configuration]
+
+
+class Gateway:
+    """One running gateway. Made by :func:`running`."""
+
+    def __init__(self, configuration: Configuration, services: Services, loader: Loader | None) -> None:
+        self.configuration = configuration
+        self.services = services
+        self.url = ""
+        self.admin_url = ""
+        self.port = 0
+        self.drained = asyncio.Event()
+        """Set once draining was asked for."""
+        self._loader = loader
+        self._router: Router = build(configuration, services)
+        self._runner: web.ServerRunner | None = None
+        self._site: web.BaseSite | None = None
+        self._admin_runner: web.AppRunner | None = None
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Serve a request with the settings of this moment."""
+        assert isinstance(request, web.Request)
+        return await self._router(request)
+
+    @property
+    def draining(self) -> bool:
+        """No new connections are taken."""
+        return self.drained.is_set()
+
+    def degraded(self) -> list[str]:
+        """What does not work, in words."""
+        store = self.services.store.degraded()
+        return [f"store: {store}"] if store else []
+
+    def begin_drain(self) -> None:
+        """Ask for the end; :func:`running`'s user sees ``drained``."""
+        self.drained.set()
+
+    async def reload(self) -> list[str]:
+        """Read the settings again and swap them as a whole; what was wrong, or nothing."""
+        problems = self._swap()
+        self.services.counters.reloaded(not problems)
+        for problem in problems:
+            log.error("reload refused, the settings stay as they were: %s", problem)
+        if not problems:
+            log.info("settings reloaded: %d routes", len(self.configuration.routes))
+        return problems
+
+    def _swap(self) -> list[str]:
+        if self._loader is None:
+            return ["there is no settings file to read again"]
+        try:
+            fresh = self._loader()
+        except ConfigError as error:
+            return [str(problem) for problem in error.problems]
+        fixed = changed_restart_keys(self.configuration, fresh)
+        if fixed:
+            return [f"{key} changes only with a restart" for key in fixed]
+        try:
+            router = build(fresh, self.services)
+        except (OSError, ValueError) as error:
+            return [f"cannot be built: {type(error).__name__}"]
+        self.configuration, self._router = fresh, router
+        self.services.in_flight.most = fresh.limits.in_flight
+        return []
+
+    async def start(self) -> None:
+        """Open the listeners. Raises CannotListen."""
+        configuration = self.configuration
+        limits = configuration.limits
+        server = GatewayServer(
+            self.handle, recorder=self.services.recorder, head_limit=limits.headers, keep_alive=limits.keep_alive
+        )  # fmt: skip
+        self._runner = web.ServerRunner(server, handle_signals=False)
+        await self._runner.setup()
+        address = parse_listen(configuration.listen)
+        self._site = await listen_on(self._runner, address, tls_context(configuration.tls), "listen")
+        self.port = bound_port(self._site)
+        self.url = _url(address, self.port, "https" if configuration.tls else "http")
+        if configuration.admin.listen != "off":
+            await self._start_admin(parse_listen(configuration.admin.listen))
+
+    async def _start_admin(self, address: Listen) -> None:
+        application = Admin(self, self.configuration.admin.token).application()
+        self._admin_runner = web.AppRunner(application, handle_signals=False, access_log=None)
+        await self._admin_runner.setup()
+        site = await listen_on(self._admin_runner, address, None, "admin.listen")
+        self.admin_url = _url(address, bound_port(site), "http")
+
+    async def stop(self) -> None:
+        """Drain, then close. The listener closes at once; answers under way have ``drain`` seconds."""
+        self.drained.set()
+        if self._site is not None:
+            await self._site.stop()
+            self._site = None
+        if self._runner is not None and self._runner.server is not None:
+            await self._finish(self._runner)
+        if self._admin_runner is not None:
+            await self._admin_runner.cleanup()
+            self._admin_runner = None
+        await self.services.close()
+
+    async def _finish(self, runner: web.ServerRunner) -> None:
+        server = runner.server
+        assert server is not None
+        server.pre_shutdown()
+        deadline = asyncio.get_running_loop().time() + self.configuration.drain
+        while self.services.in_flight.now and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.02)
+        await server.shutdown(0.1)
+        await runner.cleanup()
+        self._runner = None
+
+
+def _url(address: Listen, port: int, scheme: str) -> str:
+    if address.path is not None:
+        return f"unix:{address.path}"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)  # noqa: S104
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+@asynccontextmanager
+async def running(configuration: Configuration, loader: Loader | None = None) -> AsyncIterator[Gateway]:
+    """A gateway that serves from here to the end of the block, and drains there. ``loader`` reads the settings for a reload.
+
+    Raises CannotListen, with nothing left open.
+    """
+    aiohttp_seams.install()
+    services = await make_services(configuration)
+    try:
+        gateway = Gateway(configuration, services, loader)
+    except BaseException:
+        await services.close()
+        raise
+    try:
+        await gateway.start()
+        yield gateway
+    finally:
+        await gateway.stop()
