@@ -60,7 +60,7 @@ def _listeners(configuration: Configuration) -> Found:
         return
     if admin is None:
         return
-    if not admin.is_loopback and not configuration.admin.token:
+    if not admin.is_loopback and configuration.admin.token is None:
         fault = "needs admin.token, because other machines reach it"
         yield ("admin", "listen"), fault, shown(configuration.admin.listen)
     if listen is not None and listen.conflicts(admin):

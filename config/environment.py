@@ -69,8 +69,8 @@ def _value(text: str, option: Option) -> Any:
 
 
 def _nearest(name: str) -> str | None:
-    found = nearest(name, (known.lower() for known in _known_names()))
-    return found.upper() if found else None
+    found = nearest(name.removeprefix(PREFIX), (known.removeprefix(PREFIX).lower() for known in _known_names()))
+    return PREFIX + found.upper() if found else None
 
 
 def _known_names() -> Iterator[str]:

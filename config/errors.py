@@ -74,7 +74,10 @@ def without_credentials(text: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that ``name`` most likely meant, or None."""
-    matches = get_close_matches(name.lower(), list(known), n=1, cutoff=0.6)
+    names = list(known)
+    matches = get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+    if not matches and len(name) >= 3:
+        matches = [known for known in names if known.startswith(name.lower())]
     return matches[0] if matches else None
 
 

@@ -22,8 +22,8 @@ from config.validation import by_place, rest_of, unprintable, validate
 
 __all__ = ["DEFAULT_ROUTES", "ConfigError", "Loaded", "changed_restart_keys", "load", "non_default", "read"]
 
-UPSTREAM = "upstream"
-"""The one override that is no key: ``--upstream`` makes all routes."""
+UPSTREAM, VARIABLE = "upstream", "PACKHORSE_UPSTREAM"
+"""The one override that is no key, and its variable: ``--upstream`` makes all routes."""
 
 DEFAULT_ROUTES = (
     {"name": "chat-completions", "match": "/v1/chat/completions", "kind": "openai"},
@@ -61,8 +61,9 @@ def read(file: Path | None, *, environ: Mapping[str, str], overrides: Mapping[st
     problems: list[Problem] = []
     layers = _from_file(file, environ, problems)
     if isinstance(layers.values, dict):
-        layers.lay(_upstream_routes(environ.get("PACKHORSE_UPSTREAM"), "environment PACKHORSE_UPSTREAM"))
-        layers.lay(environment_assignments(environ, problems))
+        routes = _upstream_routes(environ, overrides)
+        layers.lay(routes)
+        layers.lay(a for a in environment_assignments(environ, problems) if not routes or a.path != routes[0].path)
         layers.lay(_command_line(overrides, problems))
         if file is None and "routes" not in layers.values:
             raise ConfigError([*problems, Problem("routes", "expected --upstream URL, or --config FILE with routes")])
@@ -93,14 +94,17 @@ def _from_file(file: Path | None, environ: Mapping[str, str], problems: list[Pro
     return layers
 
 
-def _upstream_routes(upstream: str | None, place: str) -> list[Assignment]:
-    if not upstream:
-        return []
-    return [Assignment(("routes",), [{**route, "upstream": upstream} for route in DEFAULT_ROUTES], place)]
+def _upstream_routes(environ: Mapping[str, str], overrides: Mapping[str, Any]) -> list[Assignment]:
+    """The routes that ``--upstream`` or its variable makes: in place of any others, but to be refined by their keys."""
+    given = ((overrides.get(UPSTREAM), "command line --upstream"), (environ.get(VARIABLE), f"environment {VARIABLE}"))
+    for upstream, place in given:
+        if upstream:
+            return [Assignment(("routes",), [{**route, "upstream": upstream} for route in DEFAULT_ROUTES], place)]
+    return []
 
 
 def _command_line(overrides: Mapping[str, Any], problems: list[Problem]) -> list[Assignment]:
-    assignments = _upstream_routes(overrides.get(UPSTREAM), "command line --upstream")
+    assignments: list[Assignment] = []
     for key, value in overrides.items():
         if key == UPSTREAM or value is None:
             continue

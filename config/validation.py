@@ -27,6 +27,8 @@ def validate(layers: Layers) -> tuple[Configuration | None, list[Problem]]:
         details = error.errors(include_url=False)
         problems = [problem for detail in details if (problem := _problem(detail, layers)) is not None]
         return None, problems
+    except ArithmeticError:  # pydantic passes on what a validator raises, unless it is a ValueError
+        return None, [Problem("", "a number is out of range")]
 
 
 def rest_of(layers: Layers, failed: set[str]) -> Configuration | None:
@@ -38,7 +40,7 @@ def rest_of(layers: Layers, failed: set[str]) -> Configuration | None:
         values["routes"] = [{"name": "none", "upstream": "http://localhost"}]
     try:
         return Configuration.model_validate(values)
-    except ValidationError:
+    except (ValidationError, ArithmeticError):
         return None
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from config.errors import ConfigError
-from config.schema import Configuration
+from config.schema import Configuration, Route
 from gateway.commands.findings import Finding
 from gateway.commands.machine_probes import probe_machine
 from gateway.commands.settings import add_settings_arguments, read_settings, report
@@ -48,13 +48,15 @@ def run(args: Namespace) -> int:
 
 
 async def probe_routes(configuration: Configuration) -> list[Finding]:
-    """The findings for all routes, in their order; probed side by side."""
-    head_limit = configuration.limits.headers
-    probes = []
+    """The findings for all routes, in their order; probed side by side, and those that are reached alike once."""
+    alike: dict[object, list[Route]] = {}
     for route in configuration.routes:
-        timeouts = route.timeouts or configuration.timeouts
+        alike.setdefault((route.upstream, route.host, route.tls), []).append(route)
+    probes = []
+    for first, *others in alike.values():
+        timeouts = first.timeouts or configuration.timeouts
         patience = min(PATIENCE, timeouts.connect) or PATIENCE
-        probes.append(probe_route(route, patience=patience, head_limit=head_limit))
+        probes.append(probe_route(first, patience=patience, head_limit=configuration.limits.headers, others=len(others)))
     return [finding for found in await asyncio.gather(*probes) for finding in found]
 
 

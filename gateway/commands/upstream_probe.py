@@ -5,6 +5,7 @@ server that speaks HTTP.
 """
 
 import asyncio
+import os
 import re
 import ssl
 import time
@@ -20,18 +21,21 @@ _SOON = 14 * 86400
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-async def probe_route(route: Route, *, patience: float, head_limit: int) -> list[Finding]:
-    """The findings for one route, up to the first step that failed. Each step may take ``patience`` seconds."""
+async def probe_route(route: Route, *, patience: float, head_limit: int, others: int = 0) -> list[Finding]:
+    """The findings for one route, up to the first step that failed. Each step may take ``patience`` seconds.
+
+    ``others`` is the number of further routes that the same findings speak of.
+    """
     found: list[Finding] = []
-    async for finding in _steps(route, patience, head_limit):
+    label = f"route {route.name}" + (f" and {others} more" if others else "")
+    async for finding in _steps(label, route, patience, head_limit):
         found.append(finding)
         if finding.state == "failed":
             break
     return found
 
 
-async def _steps(route: Route, patience: float, head_limit: int) -> AsyncIterator[Finding]:
-    label = f"route {route.name}"
+async def _steps(label: str, route: Route, patience: float, head_limit: int) -> AsyncIterator[Finding]:
     if route.upstream.startswith("unix:"):
         path = route.upstream.removeprefix("unix:")
         try:
@@ -42,7 +46,7 @@ async def _steps(route: Route, patience: float, head_limit: int) -> AsyncIterato
             )
             return
         yield Finding(f"{label}: socket", "ok", path)
-        yield await _head(route, *streams, patience, head_limit)
+        yield await _head(label, route, *streams, patience, head_limit)
         return
     parts = urlsplit(route.upstream)
     host, port = parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]
@@ -59,7 +63,7 @@ async def _steps(route: Route, patience: float, head_limit: int) -> AsyncIterato
         if secured.state == "failed":
             writer.close()
             return
-    yield await _head(route, reader, writer, patience, head_limit)
+    yield await _head(label, route, reader, writer, patience, head_limit)
 
 
 async def _name(label: str, host: str, port: int, patience: float) -> Finding:
@@ -101,9 +105,9 @@ async def _secure(label: str, route: Route, host: str, writer: asyncio.StreamWri
 
 
 async def _head(
-    route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float, head_limit: int
+    label: str, route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float, head_limit: int
 ) -> Finding:
-    what = f"route {route.name}: HEAD"
+    what = f"{label}: HEAD"
     parts = urlsplit(route.upstream)
     unix = parts.scheme == "unix"
     host, path = route.host or (parts.netloc if not unix else "localhost"), (parts.path if not unix else "") or "/"
@@ -152,4 +156,8 @@ def reason(error: BaseException) -> str:
         return "no answer in time"
     if isinstance(error, ssl.SSLError):
         return (error.reason or "TLS failed").replace("_", " ").lower()
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()  # asyncio's own text names the address
+    if isinstance(error, OSError) and not error.strerror:
+        return "refused or unreachable at every address"
     return (getattr(error, "strerror", None) or type(error).__name__).lower()
