@@ -39,7 +39,7 @@ REFUSALS: list[list[tuple[str, str]]] = [
 @pytest.mark.parametrize("coding", list(CODERS))
 @pytest.mark.parametrize("accept", range(len(REFUSALS)))
 async def test_a08_a09_a_coded_answer_reaches_a_client_that_takes_none_whole(kind, coding, accept):
-    """tornadoweb/tornado#3690: the decoded body cut at the coded length; qualixar/superlocalmemory#79: plain text labelled gzip."""
+    """tornadoweb/tornado#3690: decoded, cut at the coded length; qualixar/superlocalmemory#79: plain text labelled gzip."""
     fields = [("Content-Encoding", coding), ("ETag", '"v1"'), ("Content-Type", "text/plain")]
     async with upstream(Reply(fields=fields, body=CODERS[coding](TEXT))) as up, gateway_for(up, kind=kind) as gateway:
         response = await ask(gateway, "GET", "/", REFUSALS[accept])
