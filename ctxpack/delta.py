@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import compress, count
 from operator import ne
-from typing import Any, FrozenSet, Iterable, Optional, Sequence, Tuple, Type
+from typing import Any, ClassVar, FrozenSet, Iterable, Optional, Sequence, Tuple, Type
 
 from ctxpack import canonical
 from ctxpack.errors import ContextPackError
@@ -25,11 +25,16 @@ from ctxpack.parse import (
 
 _FIELDS: FrozenSet[str] = frozenset({"base_digest", "kept_chunks", "new_chunks", "schema", "target_digest"})
 
+_set = object.__setattr__
+
 
 class ContextPackDelta:
     """What turns one pack into another. Immutable and hashable."""
 
     __slots__ = ("_base_digest", "_encoded", "_kept_chunks", "_new_chunks", "_target_digest")
+
+    schema: ClassVar[str] = canonical.DELTA_SCHEMA
+    """The field of that name."""
 
     _base_digest: str
     _kept_chunks: int
@@ -44,7 +49,7 @@ class ContextPackDelta:
         check_chunks(chunks, "new_chunks")
         check_digest(check_string(base_digest, "base_digest"), "base_digest")
         check_digest(check_string(target_digest, "target_digest"), "target_digest")
-        self._fill(base_digest, canonical.encode_chunks(chunks), kept_chunks, tuple(chunks), target_digest)
+        self._fill(base_digest, kept_chunks, tuple(chunks), canonical.encode_chunks(chunks), target_digest)
 
     @classmethod
     def between(cls, base: ContextPack, target: ContextPack) -> ContextPackDelta:
@@ -53,9 +58,7 @@ class ContextPackDelta:
         The Base64 of the new chunks is that of `target`; none is computed.
         """
         kept = common_chunks(base.chunk_bytes, target.chunk_bytes)
-        delta = object.__new__(cls)
-        delta._fill(base.digest, target.base64_chunks[kept:], kept, target.chunk_bytes[kept:], target.digest)
-        return delta
+        return cls._made(base.digest, kept, target.chunk_bytes[kept:], target.base64_chunks[kept:], target.digest)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, strict: bool = True, max_bytes: Optional[int] = None) -> ContextPackDelta:
@@ -73,15 +76,38 @@ class ContextPackDelta:
         chunks, encoded = decode_chunks(strings, "new_chunks")
         check_digest(base_digest, "base_digest")
         check_digest(target_digest, "target_digest")
-        delta = object.__new__(cls)
-        delta._fill(base_digest, encoded, kept, chunks, target_digest)
+        delta = cls._made(base_digest, kept, chunks, encoded, target_digest)
         if strict and data != delta.to_bytes():
             raise ContextPackError("not_canonical", "valid, but not the canonical JSON of this delta")
         return delta
 
-    def _fill(self, *values: object) -> None:
-        for name, value in zip(ContextPackDelta.__slots__, values):
-            object.__setattr__(self, name, value)
+    @classmethod
+    def _made(
+        cls,
+        base_digest: str,
+        kept_chunks: int,
+        new_chunks: Tuple[bytes, ...],
+        encoded: Tuple[bytes, ...],
+        target_digest: str,
+    ) -> ContextPackDelta:
+        """Return the delta of fields that have been checked."""
+        delta = object.__new__(cls)
+        delta._fill(base_digest, kept_chunks, new_chunks, encoded, target_digest)
+        return delta
+
+    def _fill(
+        self,
+        base_digest: str,
+        kept_chunks: int,
+        new_chunks: Tuple[bytes, ...],
+        encoded: Tuple[bytes, ...],
+        target_digest: str,
+    ) -> None:
+        _set(self, "_base_digest", base_digest)
+        _set(self, "_kept_chunks", kept_chunks)
+        _set(self, "_new_chunks", new_chunks)
+        _set(self, "_encoded", encoded)
+        _set(self, "_target_digest", target_digest)
 
     @property
     def base_digest(self) -> str:

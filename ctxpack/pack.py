@@ -17,7 +17,7 @@ or pickle. `to_bytes` and `content` are made anew at each call: a gateway keeps 
 
 from __future__ import annotations
 
-from typing import Any, FrozenSet, Iterable, Optional, Sequence, Tuple, Type
+from typing import Any, ClassVar, FrozenSet, Iterable, Optional, Sequence, Tuple, Type
 
 from ctxpack import canonical
 from ctxpack.errors import ContextPackError
@@ -35,11 +35,16 @@ from ctxpack.split import DEFAULT_LIMIT, common_prefix, encode_text, settled, sp
 
 _FIELDS: FrozenSet[str] = frozenset({"byte_count", "chunk_bytes", "digest", "schema", "total_bytes"})
 
+_set = object.__setattr__
+
 
 class ContextPack:
     """Content in chunks, with its digest. Immutable, hashable, safe to share between threads."""
 
     __slots__ = ("_chunks", "_content", "_digest", "_encoded", "_limit", "_resume", "_total")
+
+    schema: ClassVar[str] = canonical.PACK_SCHEMA
+    """The field of that name."""
 
     _chunks: Tuple[bytes, ...]
     _encoded: Tuple[bytes, ...]
@@ -81,14 +86,14 @@ class ContextPack:
         _check_utf8(data[start:] if start else data, start)
         chunks = split_utf8(data, max_chunk_bytes, start)
         pack = cls._joined(after, kept, tuple(chunks), canonical.encode_chunks(chunks), max_chunk_bytes)
-        object.__setattr__(pack, "_content", data)
+        _set(pack, "_content", data)
         return pack
 
     @classmethod
     def _from_valid(cls, data: bytes, limit: int) -> ContextPack:
         chunks = split_utf8(data, limit)
         pack = cls._joined(None, 0, tuple(chunks), canonical.encode_chunks(chunks), limit)
-        object.__setattr__(pack, "_content", data)
+        _set(pack, "_content", data)
         return pack
 
     @classmethod
@@ -154,9 +159,13 @@ class ContextPack:
         canonical.feed(running, encoded_here[done:resume], first=done == 0)
         rest = running.copy()
         canonical.feed(rest, encoded_here[resume:], first=resume == 0)
-        values = (chunks_here, None, canonical.finish_digest(rest), encoded_here, limit, (resume, running), total)
-        for name, value in zip(ContextPack.__slots__, values):
-            object.__setattr__(self, name, value)
+        _set(self, "_chunks", chunks_here)
+        _set(self, "_encoded", encoded_here)
+        _set(self, "_digest", canonical.finish_digest(rest))
+        _set(self, "_total", total)
+        _set(self, "_content", None)
+        _set(self, "_limit", limit)
+        _set(self, "_resume", (resume, running))
 
     @property
     def chunk_bytes(self) -> Tuple[bytes, ...]:
@@ -186,10 +195,11 @@ class ContextPack:
     @property
     def content_bytes(self) -> bytes:
         """The content in UTF-8."""
-        if self._content is None:
-            object.__setattr__(self, "_content", b"".join(self._chunks))
-        content: Optional[bytes] = self._content
-        return b"" if content is None else content
+        content = self._content
+        if content is None:
+            content = b"".join(self._chunks)
+            _set(self, "_content", content)
+        return content
 
     @property
     def content(self) -> str:
