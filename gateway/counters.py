@@ -16,8 +16,6 @@ from any thread; the three compared series are written and read under one lock, 
 import platform
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -29,6 +27,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from gateway import metric_table as table
 from gateway.metric_table import Metric
 from gateway.route_counters import DIRECTION, LOOKUP, RouteCounters, Totals
+from gateway.version import VERSION
 from middleware.stores import StoreSizes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -53,11 +52,11 @@ class Watched(Protocol):
 class Counters(Collector):
     """All of a gateway's counters. One for a process's life: a reload keeps it."""
 
-    def __init__(self, version: str | None = None) -> None:
-        """``version`` as build_info shows it; the installed package's where None."""
+    def __init__(self, version: str = VERSION) -> None:
+        """``version`` as build_info shows it."""
         self._routes: dict[str, RouteCounters] = {}
         self._lookups: Totals = {(d, r): 0 for d in table.DIRECTIONS for r in table.LOOKUPS}
-        self._build = (_printable(version or _installed()), platform.python_version())
+        self._build = (_printable(version), platform.python_version())
         self._store: Watched | None = None
         self._in_flight: Callable[[], float] = int
         self._reloaded = True
@@ -152,13 +151,6 @@ def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily | Histogr
             return GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         case "histogram":
             return HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-
-
-def _installed() -> str:
-    try:
-        return installed_version("packhorse")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _read(read: Callable[[], float]) -> float:
