@@ -9,6 +9,7 @@ import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import uvloop
 from aiohttp import ClientSession
 from rich.console import Console
 
@@ -17,11 +18,12 @@ from config.loader import load
 from config.schema import Configuration
 from ctxpack import ContextPack
 from ctxpack.minutes import minutes
+from gateway import log as logs
 from gateway.listeners import CannotListen
 from gateway.replay.counted import Reader, differences, print_counted
 from gateway.replay.measuring import Client, ReplayFailed, Turn
 from gateway.replay.passes import run_all
-from gateway.replay.report import print_table
+from gateway.replay.report import codings_lines, print_table
 from gateway.sample.serving import serving, stop_signal
 from gateway.sample.upstream import application
 from gateway.service import Gateway, running
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         errors.print("tour: ONCE=1 ends after the replay, and with UPSTREAM= there is none; give one of the two")
         return 2
     try:
-        return asyncio.run(_tour(arguments, Console(highlight=False, soft_wrap=True), errors))
+        return uvloop.run(_tour(arguments, Console(highlight=False), errors))
     except ConfigError as error:
         for problem in error.problems:
             errors.print(f"tour: {problem}")
@@ -91,7 +93,11 @@ async def _tour(arguments: argparse.Namespace, output: Console, errors: Console)
     stop = stop_signal()
     async with AsyncExitStack() as stack:
         upstream = arguments.upstream or await stack.enter_async_context(serving(application(pace=_PACE)))
-        gateway = await stack.enter_async_context(running(_configuration(int(arguments.port), upstream)))
+        configuration = _configuration(int(arguments.port), upstream)
+        stack.callback(logs.start(configuration.log).stop)
+        gateway = await stack.enter_async_context(running(configuration))
+        for trouble in gateway.degraded():
+            errors.print(f"tour: degraded: {trouble}")
         if not arguments.upstream and not await _replay(gateway, output, errors):
             return 1
         if not arguments.once:
@@ -108,10 +114,12 @@ async def _replay(gateway: Gateway, output: Console, errors: Console) -> bool:
         reader = Reader(admin, gateway.admin_url)
         await reader.begin()
         rows = await run_all(client, turns, errors, reader.after)
-    print_table(output, rows, f"One meeting of {len(turns)} turns through {gateway.url}, each turn the whole minutes so far")
-    output.print(
-        f"All {len(rows) * len(turns)} bodies were rebuilt by the client and are equal to the minutes, byte by byte.\n"
-    )
+    title = f"One meeting of {len(turns)} turns through {gateway.url}, each turn the whole minutes so far"
+    print_table(output, rows, title)
+    for line in codings_lines(rows):
+        output.print(f"  {line}", style="dim", markup=False)
+    proven = f"All {len(rows) * len(turns)} bodies were rebuilt by the client and are equal to the minutes, byte by byte."
+    output.print(proven + "\n", soft_wrap=True)
     print_counted(output, rows, reader.forms)
     disagreeing = differences(rows, reader.forms)
     for sentence in disagreeing:
@@ -142,7 +150,7 @@ def _say_where(output: Console, gateway: Gateway, upstream: str, *, sample: bool
         "",
         "Ctrl-C ends it.",
     ]
-    output.print("\n".join(lines), markup=False)
+    output.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
 def _sample_lines(url: str) -> list[str]:

@@ -77,10 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     output = Console(highlight=False)
     print_table(output, rows, f"{turns.what}, through {through}")
-    output.print()
     for line in codings_lines(rows):
-        output.print(line, style="dim", markup=False)
-    output.print(f"every one of {len(FORMS) * len(turns.texts)} bodies was rebuilt and is equal to its text", markup=False)
+        output.print(f"  {line}", style="dim", markup=False)
+    proven = f"All {len(rows) * len(turns.texts)} bodies were rebuilt and are equal to their texts, byte by byte."
+    output.print(proven, soft_wrap=True)
     return 0
 
 

@@ -94,8 +94,9 @@ def differences(rows: list[Row], forms: list[Counted]) -> list[str]:
 
 def print_counted(console: Console, rows: list[Row], forms: list[Counted]) -> None:
     """The same figures as the gateway's counters have them."""
-    title = "The same, read back from /metrics (difference before and after each form, direction=down)"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    title = "The same, read back from /metrics (what each form added, direction=down)"
+    console.print(title, style="bold", markup=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("form", no_wrap=True)
     for name in ("link_bytes part=body", "part=head", "link_original_bytes"):
         table.add_column(name, justify="right", no_wrap=True)

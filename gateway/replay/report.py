@@ -11,7 +11,9 @@ from rich.table import Table
 from gateway.replay.forms import Form
 from gateway.replay.measuring import Arrival
 
-_BAR = 32
+_BAR, _LEAST_BAR = 40, 8
+_FIGURES = 64
+"""Columns that the figures take, with room for gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -45,28 +47,28 @@ def share(part: int, whole: int) -> str:
     return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2f} %"
 
 
-def bar(part: int, longest: int, *, ascii_only: bool = False) -> str:
-    """A bar in proportion; never empty for what is not nothing."""
-    width = max(1, round(_BAR * part / longest)) if longest and part else 0
-    return ("#" if ascii_only else "█") * width
+def bar(part: int, longest: int, width: int, *, ascii_only: bool = False) -> str:
+    """A bar in proportion, ``width`` for the longest; never empty for what is not nothing."""
+    filled = max(1, round(width * part / longest)) if longest and part else 0
+    return ("#" if ascii_only else "█") * filled
 
 
 def print_table(console: Console, rows: Sequence[Row], title: str) -> None:
-    """Bytes of every form, its share of raw, and a bar; on anything but a terminal without colour or frame."""
+    """Bytes of every form, its share of raw, what heads add, and a bar of the bodies in what width is left."""
     ascii_only = not (console.encoding or "").lower().startswith("utf")
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    console.print(title, style="bold", markup=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("form", no_wrap=True)
-    table.add_column("body bytes", justify="right", no_wrap=True)
-    table.add_column("of raw", justify="right", no_wrap=True)
-    table.add_column("head bytes", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    longest = max(row.body for row in rows)
-    raw = rows[0].body
-    best = min(row.body for row in rows)
+    for heading in ("body bytes", "of raw", "head bytes", "together"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("bodies", no_wrap=True)
+    longest, least = max(row.body for row in rows), min(row.body for row in rows)
+    width = max(_LEAST_BAR, min(_BAR, console.width - _FIGURES))
     for row in rows:
-        style = "green" if row.body == best else "cyan"
-        drawn = f"[{style}]{bar(row.body, longest, ascii_only=ascii_only)}[/]"
-        table.add_row(row.form.name, f"{row.body:,}", share(row.body, raw), f"{row.head:,}", drawn)
+        style = "green" if row.body == least else "cyan"
+        drawn = f"[{style}]{bar(row.body, longest, width, ascii_only=ascii_only)}[/]"
+        figures = (f"{row.body:,}", share(row.body, rows[0].body), f"{row.head:,}", f"{row.body + row.head:,}")
+        table.add_row(row.form.name, *figures, drawn)
     console.print(table)
 
 

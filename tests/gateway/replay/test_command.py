@@ -42,7 +42,7 @@ def test_table_for_people(meeting: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert command.run(arguments(meeting, "--turns", 5)) == 0
     output = capsys.readouterr().out
     assert "a file that grows over 5 turns, through a gateway of its own on loopback" in " ".join(output.split())
-    assert "every one of 25 bodies was rebuilt and is equal to its text" in output
+    assert "All 25 bodies were rebuilt and are equal to their texts" in output
 
 
 @pytest.mark.parametrize("kind", ["folder", "chat"])

@@ -31,8 +31,8 @@ def printed(encoding: str = "utf-8") -> str:
 def test_table_has_bytes_shares_and_bars_in_the_order_of_the_seed() -> None:
     lines = printed().splitlines()
     assert [line.split("  ")[0] for line in lines[2:]] == ["raw", "full packs", "deltas", "deltas + gzip", "gzip"]
-    assert "140,000  140.0 %         400  ████████████████████████████████" in lines[3]
-    assert "1,200    1.2 %" in lines[5]
+    assert "140,000  140.0 %         400   140,400  ████████████████████████████████████" in lines[3]
+    assert "1,200    1.2 %         400     1,600" in lines[5]
     assert lines[5].rstrip().endswith("█")
 
 
@@ -41,7 +41,7 @@ def test_table_without_unicode() -> None:
 
 
 def test_bars_and_shares() -> None:
-    assert (bar(0, 10), bar(1, 10_000), len(bar(5, 10))) == ("", "█", 16)
+    assert (bar(0, 10, 32), bar(1, 10_000, 32), len(bar(5, 10, 32))) == ("", "█", 16)
     assert (share(1, 3), share(1, 1000), share(0, 0)) == ("33.3 %", "0.10 %", "-")
 
 
