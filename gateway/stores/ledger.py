@@ -5,8 +5,9 @@ names. Deleting goes downwards by trigger: a session takes its exchanges along, 
 content, a content its names. So evicting is one DELETE, no content outlives its holders, and what is counted in `totals`
 (again by trigger, in the same transaction) is true for every process that writes the file.
 
-Nothing read back is trusted: each content carries a seal, SHA-256 over its scope, its names and its bytes. A row whose seal does not
-fit is deleted and was never there; so no damaged text, and none under a wrong name or for the wrong principal, leaves this file.
+Nothing read back is trusted: each content carries a seal, SHA-256 over its scope, its names and its bytes. A row whose seal
+does not fit is deleted and was never there; so no damaged text, and none under a wrong name or for the wrong principal, leaves
+this file.
 
 Methods raise ``sqlite3.Error``; a transaction that did not end well is rolled back as a whole. This file must never know about
 threads, event loops, or what to do about a disk that fails.
@@ -24,17 +25,20 @@ from middleware.stores import Base, Owner, StoreSizes
 
 VERSION = 1
 SCHEMA = """
-CREATE TABLE session (id INTEGER PRIMARY KEY, scope TEXT NOT NULL, name TEXT NOT NULL, used REAL NOT NULL, UNIQUE (scope, name));
+CREATE TABLE session (
+  id INTEGER PRIMARY KEY, scope TEXT NOT NULL, name TEXT NOT NULL, used REAL NOT NULL, UNIQUE (scope, name));
 CREATE INDEX session_by_use ON session (used);
 CREATE TABLE exchange (id INTEGER PRIMARY KEY AUTOINCREMENT, session INTEGER NOT NULL, route TEXT NOT NULL);
 CREATE INDEX exchange_by_session ON exchange (session, route, id);
 CREATE TABLE hold (exchange INTEGER NOT NULL, content INTEGER NOT NULL, PRIMARY KEY (exchange, content)) WITHOUT ROWID;
 CREATE INDEX hold_by_content ON hold (content, exchange);
 CREATE TABLE content (
-  id INTEGER PRIMARY KEY, scope TEXT NOT NULL, names TEXT NOT NULL, seal BLOB NOT NULL, size INTEGER NOT NULL, body BLOB NOT NULL);
+  id INTEGER PRIMARY KEY, scope TEXT NOT NULL, names TEXT NOT NULL, seal BLOB NOT NULL, size INTEGER NOT NULL,
+  body BLOB NOT NULL);
 CREATE TABLE name (scope TEXT NOT NULL, name TEXT NOT NULL, content INTEGER NOT NULL, PRIMARY KEY (scope, name)) WITHOUT ROWID;
 CREATE INDEX name_by_content ON name (content);
-CREATE TABLE totals (id INTEGER PRIMARY KEY CHECK (id = 1), bases INTEGER NOT NULL, bytes INTEGER NOT NULL, sessions INTEGER NOT NULL);
+CREATE TABLE totals (
+  id INTEGER PRIMARY KEY CHECK (id = 1), bases INTEGER NOT NULL, bytes INTEGER NOT NULL, sessions INTEGER NOT NULL);
 INSERT INTO totals VALUES (1, 0, 0, 0);
 CREATE TRIGGER session_made AFTER INSERT ON session BEGIN UPDATE totals SET sessions = sessions + 1; END;
 CREATE TRIGGER session_gone AFTER DELETE ON session BEGIN
@@ -116,7 +120,7 @@ class Ledger:
         return self._sizes()
 
     def tidy(self) -> bool:
-        """Give space back to the disk, and overwrite the log, which still has what was deleted. False: a reader is in the way."""
+        """Give space back to the disk and empty the log, which still has what was deleted. False: a reader is in the way."""
         free, pages = (self._run(f"PRAGMA {what}").fetchone()[0] for what in ("freelist_count", "page_count"))
         if free > max(64, pages // 8):
             self._run("PRAGMA incremental_vacuum(1024)").fetchall()

@@ -117,7 +117,7 @@ class MemoryStore:
     # Keeping
 
     def keep(self, owner: Owner, route: str, bases: Sequence[Base]) -> None:
-        """Hold an exchange's bases. What is larger than a session may be is passed over; nothing left to keep is no exchange."""
+        """Hold an exchange's bases. What is larger than a session may be is passed over; with nothing left it is only a use."""
         self.sweep(_EXPIRE_AT_ONCE)
         bases = fitting(bases, self._bounds.session_bytes)
         key = (owner.scope, owner.session)
