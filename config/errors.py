@@ -12,7 +12,7 @@ HIDDEN = "(hidden)"
 _LONGEST = 80
 _USER = re.compile(r"(?<=://)[^/?#\s]*@")
 _QUERY = re.compile(r"[?#]\S*")
-_PLAIN_NAME = re.compile(r"[\w.\-/]{1,60}\Z")
+_PLAIN_NAME = re.compile(r"[\w.\-/()]{1,60}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,11 @@ class ConfigError(Exception):
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """``("routes", 1, "upstream")`` as ``routes.1.upstream``; a name no option could have is quoted and cut."""
-    return ".".join(str(part) if _PLAIN_NAME.match(str(part)) else _cut(ascii(part)) for part in path)
+    """``("routes", 1, "upstream")`` as ``routes.1.upstream``; a name no option could have is quoted and cut.
+
+    What follows a colon is not shown: in ``{token:x}``, for want of a space, it is the value.
+    """
+    return ".".join(_name(str(part)) for part in path)
 
 
 def shown(value: Any) -> str:
@@ -79,6 +82,13 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     if not matches and len(name) >= 3:
         matches = [known for known in names if known.startswith(name.lower())]
     return matches[0] if matches else None
+
+
+def _name(part: str) -> str:
+    if _PLAIN_NAME.match(part):
+        return part
+    head, colon, _ = part.partition(":")
+    return _cut(ascii(head + ":..." if colon else part))
 
 
 def _cut(text: str) -> str:

@@ -85,22 +85,23 @@ def options(model: type[BaseModel] = Configuration) -> Iterator[Option]:
 
 def find(path: Sequence[str | int]) -> Option | None:
     """The option that a path with list indexes names, or None."""
-    return _BY_PATH.get(_general(path))
+    return _BY_PATH.get(general(path))
 
 
 def within(path: Sequence[str | int]) -> list[Option]:
     """The option at ``path`` and every one below it."""
-    general = _general(path)
-    return [option for option in OPTIONS if option.path[: len(general)] == general]
+    found = general(path)
+    return [option for option in OPTIONS if option.path[: len(found)] == found]
 
 
 def names_at(path: Sequence[str | int]) -> list[str]:
     """The keys that a section at ``path`` has."""
-    general = _general(path)
-    return [o.path[-1] for o in OPTIONS if o.path[:-1] == general and o.path[-1] != ANY]
+    found = general(path)
+    return [o.path[-1] for o in OPTIONS if o.path[:-1] == found and o.path[-1] != ANY]
 
 
-def _general(path: Sequence[str | int]) -> tuple[str, ...]:
+def general(path: Sequence[str | int]) -> tuple[str, ...]:
+    """The path of the option that a path with list indexes names."""
     return tuple(ANY if isinstance(part, int) else part for part in path)
 
 

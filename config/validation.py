@@ -7,13 +7,14 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from config.document import KeyPath
-from config.errors import Problem, dotted, nearest, shown
-from config.keys import Option, find, names_at, within
+from config.errors import HIDDEN, Problem, dotted, nearest, shown
+from config.keys import OPTIONS, Option, find, general, names_at, within
 from config.layers import Layers
 from config.schema import Configuration
 from config.words import expected
 
 _KEY_FIRST = re.compile(r"([a-z_]+(?:\.[a-z0-9_]+)*): (.*)\Z", re.DOTALL)
+_HARMLESS = re.compile(r"[A-Za-z_-]{1,20}\Z")
 _ECHO = re.compile(r", (?:got|given) .*\Z", re.DOTALL)
 
 
@@ -69,17 +70,25 @@ def _problem(detail: ErrorDetails, layers: Layers) -> Problem | None:
     if kind == "too_short" and detail["input"]:  # an echo of the items that failed
         return None
     if kind == "extra_forbidden":
-        near = nearest(str(path[-1]), names_at(path[:-1]))
-        key = dotted((*path[:-1], near)) if near else None
-        return Problem(dotted(path), "is not a setting", nearest=key, place=layers.place(path))
+        return _unknown(path, layers)
     option, item = find(path), False
     if option is None and path and isinstance(path[-1], int):
         option, item = find(path[:-1]), True
-    given = "(hidden)" if conceals(path) else shown(detail["input"])
+    given = HIDDEN if conceals(path) else shown(detail["input"])
     if kind == "missing":
         meaning = f": {_plain(option.meaning)}" if option and option.meaning else ""
         return Problem(dotted(path), f"is required{meaning}", place=layers.place(path))
     return Problem(dotted(path), _fault(detail, option, item), given, place=layers.place(path))
+
+
+def _unknown(path: KeyPath, layers: Layers) -> Problem:
+    """A key that the schema does not have. Beside a secret, one that may be the secret itself is not named."""
+    section, name = path[:-1], str(path[-1])
+    near = nearest(name.partition(":")[0], names_at(section))
+    key = dotted((*section, near)) if near else None
+    beside = any(option.secret and option.path[:-1] == general(section) for option in OPTIONS)
+    shown_path = path if not beside or _HARMLESS.match(name) else (*section, HIDDEN)
+    return Problem(dotted(shown_path), "is not a setting", nearest=key, place=layers.place(path))
 
 
 def _fault(detail: ErrorDetails, option: Option | None, item: bool) -> str:

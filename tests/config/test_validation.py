@@ -20,6 +20,9 @@ ROUTES = "routes: [{name: all, upstream: http://u}]\n"
     [
         ("delta: {}", "packhorse.yaml:2: delta: is not a setting; the nearest is deltas"),
         ("deltas: {min: 1}", "packhorse.yaml:2: deltas.min: is not a setting; the nearest is deltas.min_bytes"),
+        ("admin: {tokn: x}", "packhorse.yaml:2: admin.tokn: is not a setting; the nearest is admin.token"),
+        ("admin: {token:0123456789}", "packhorse.yaml:2: admin.(hidden): is not a setting; the nearest is admin.token"),
+        ("deltas: {min-bytes: 1}", "packhorse.yaml:2: deltas.min-bytes: is not a setting; the nearest is deltas.min_bytes"),
         ("xyzzy: 1", "packhorse.yaml:2: xyzzy: is not a setting"),
         ("listen: 8080", "packhorse.yaml:2: listen: expected text in quotes: host:port, [v6]:port or unix:/path, given 8080"),
         ("listen: '8080'", "packhorse.yaml:2: listen: expected host:port, [v6]:port or unix:/path, given '8080'"),
@@ -108,6 +111,13 @@ drain: never
         "access: {keys: sk-secret-1}",
         "access: {keys: [{name: a, key: sk-secret-1}]}",
         "access: sk-secret-1",
+        "admin: {token:sk-secret-1}",
+        "admin: {token:sk-secret-1, token:sk-secret-1}",
+        "admin: {sk-secret-1}",
+        "admin:\n  token:sk-secret-1",
+        "access: {keys: [{name: a, key:sk-secret-1}]}",
+        "access: {keys: [{name: a, sk-secret-1}]}",
+        "access: {keys: {sk-secret-1}}",
         "access: {keys: [{name: a, key: 'sk-secret-1 \\0'}]}",
     ],
 )
