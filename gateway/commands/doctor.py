@@ -8,9 +8,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 import orjson
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from config.errors import ConfigError
 from config.schema import Configuration, Route
@@ -71,6 +68,10 @@ def plain(findings: list[Finding]) -> str:
 
 
 def _print_table(findings: list[Finding]) -> None:
+    from rich.console import Console  # here, because the command line imports every command and most need no table
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table("what", "", "found", "what to do", box=None, header_style="dim")
     for finding in findings:
         state = Text(finding.state, style=_COLOURS[finding.state])

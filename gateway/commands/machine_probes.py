@@ -18,6 +18,7 @@ from config.crosschecks import admin_listen
 from config.schema import Configuration
 from gateway.commands.findings import Finding
 from gateway.commands.upstream_probe import reason
+from gateway.principals import key_path
 
 
 def probe_machine(configuration: Configuration) -> list[Finding]:
@@ -43,8 +44,10 @@ def _store(configuration: Configuration) -> Iterator[Finding]:
         yield Finding("store", "ok", f"{folder} can be written to")
     yield _space(configuration, folder)
     if file.exists():
-        yield _mode(file)
+        yield _mode("store: mode", file, "it holds people's text")
         yield _sound(file)
+    if key_path(file).exists():
+        yield _mode("store: key", key_path(file), "who has it can tell whose bases are whose")
 
 
 def _space(configuration: Configuration, folder: Path) -> Finding:
@@ -55,11 +58,11 @@ def _space(configuration: Configuration, folder: Path) -> Finding:
     return Finding("store: space", "ok", detail)
 
 
-def _mode(file: Path) -> Finding:
+def _mode(what: str, file: Path, why: str) -> Finding:
     mode = stat.S_IMODE(file.stat().st_mode)
     if mode & 0o077:
-        return Finding("store: mode", "degraded", f"{mode:04o}", f"it holds people's text: chmod 600 {file}")
-    return Finding("store: mode", "ok", f"{mode:04o}")
+        return Finding(what, "degraded", f"{mode:04o}", f"{why}: chmod 600 {file}")
+    return Finding(what, "ok", f"{mode:04o}")
 
 
 def _sound(file: Path) -> Finding:

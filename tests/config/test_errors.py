@@ -21,7 +21,7 @@ def test_a_problem_is_one_line() -> None:
         ("x" * 200, "'" + "x" * 76 + "..."),
         ({"secret": 1}, "a mapping"),
         (["secret"], "a list"),
-        (10**5000, "a huge number"),
+        (10**400, "a huge number"),
         ("https://me:pw@h/p?k=v#f", "'https://(hidden)@h/p?(hidden)'"),
         ("what? no://", "'what?(hidden) no://'"),
         ("why?", "'why?'"),

@@ -155,8 +155,15 @@ def test_a_store_in_disorder(tmp_path: Path) -> None:
     file = tmp_path / "s.sqlite3"
     file.write_bytes(b"this is no database, whatever its name says" * 100)
     file.chmod(0o644)
+    file.with_name("s.sqlite3.key").write_bytes(b"x" * 32)
+    file.with_name("s.sqlite3.key").chmod(0o640)
     found = machine(store__kind="sqlite", store__path=str(file), bases__total_bytes=2**62)
-    for what, advice in (("store: space", "bases.total_bytes"), ("store: mode", "chmod 600"), ("store: file", "aside")):
+    for what, advice in (
+        ("store: space", "bases.total_bytes"),
+        ("store: mode", "chmod 600"),
+        ("store: key", "chmod 600"),
+        ("store: file", "aside"),
+    ):
         assert found[what].state == "degraded"
         assert advice in found[what].advice
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
@@ -195,6 +202,12 @@ def test_the_command_tells_states_first_and_fails_when_something_did(command: Co
     assert failed[0].startswith("failed    route chat-completions and 4 more: connection")
     assert "connection refused -> is the service running" in failed[0]
     assert {finding["state"] for finding in orjson.loads(json_out)} >= {"ok", "failed"}
+
+
+def test_on_a_terminal_it_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor._print_table([Finding("route [bold]r", "failed", "no", "look [/bold] there"), Finding("store", "ok", "fine")])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["what found what to do", "route [bold]r failed no look [/bold] there", "store ok fine"]
 
 
 def test_settings_that_cannot_be_used(command: Command) -> None:

@@ -67,6 +67,13 @@ def test_json_has_plain_numbers_and_places(command: Command) -> None:
     assert shown["places"]["routes.0.upstream"] == "command line --upstream"
 
 
+def test_the_command_line_is_shown_as_such(command: Command) -> None:
+    _, out, _ = command(show_config, "--upstream", "http://u", "--listen", "127.0.0.1:1", "--admin-listen", "off")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "listen: 127.0.0.1:1 # command line" in lines
+    assert "listen: 'off' # command line" in lines
+
+
 def test_settings_that_cannot_be_used(command: Command) -> None:
     assert command(show_config) == (2, "", "routes: expected --upstream URL, or --config FILE with routes\n")
 
