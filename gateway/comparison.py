@@ -96,6 +96,11 @@ class GzipComparison:
         if refusal is not None:
             self._on_skip(route, refusal)
 
+    def tune(self, level: int, cpu_share: float) -> None:
+        """Go on with other settings, as a reload does. Bodies that wait are compared at the new level."""
+        self._level = level
+        self._budget.share(cpu_share)
+
     def drained(self, seconds: float) -> bool:
         """Wait until nothing is queued or being compared; False if it took longer. For tests and reports, not for traffic."""
         with self._changed:
@@ -182,12 +187,21 @@ class _Budget:
     def solvent(self) -> bool:
         """Whether anything is left to spend."""
         with self._lock:
-            now = self._clock()
-            self._left = min(self._share * BURST, self._left + self._share * (now - self._filled_at))
-            self._filled_at = now
+            self._fill()
             return self._left > 0
+
+    def share(self, share: float) -> None:
+        """Fill at another rate from now on; what was saved up or owed stays, within the new burst."""
+        with self._lock:
+            self._fill()
+            self._share = share
 
     def charge(self, seconds: float) -> None:
         """That much was used."""
         with self._lock:
             self._left -= seconds
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._left = min(self._share * BURST, self._left + self._share * (now - self._filled_at))
+        self._filled_at = now

@@ -82,6 +82,23 @@ def test_no_share_means_nothing_is_compressed() -> None:
     assert (ledger.results, ledger.skips) == ([], [("chat", "budget")])
 
 
+def test_other_settings_take_effect_at_once() -> None:
+    ledger = Ledger()
+    now = 0.0
+    compared = comparison(ledger, level=1, share=0, clock=lambda: now)
+    body = b"a line of some length\n" * 3000
+    compared.offer("chat", "down", body, 10, None)
+    compared.tune(9, 0.5)
+    now = 1.0
+    compared.offer("chat", "down", body, 10, None)
+    assert compared.drained(5)
+    compared.tune(9, 0)
+    compared.offer("chat", "down", body, 10, None)
+    compared.close()
+    assert ledger.results == [("chat", "down", len(body), 10, len(gzip.compress(body, 9, mtime=0)))]
+    assert ledger.skips == [("chat", "budget")] * 2
+
+
 def test_larger_bodies_than_the_limit_are_skipped() -> None:
     ledger = Ledger()
     compared = comparison(ledger)
