@@ -112,6 +112,7 @@ def test_losses_are_shown_as_losses(scene: scenery.Scene) -> None:
 def test_deltas_save_on_the_metered_link_and_nothing_on_the_normal_one(scene: scenery.Scene) -> None:
     share = scenery.by(scene.panels["Saved by route and link, share", "A"], "route", "link")
     assert share["prepare", "metered"] > 0.5
+    assert share["prepare", "normal"] == pytest.approx(0, abs=0.01)
     assert share["bare", "metered"] == pytest.approx(0, abs=0.01)
 
 

@@ -42,7 +42,7 @@ class Scene:
     rules: dict[str, Found]
     """By the rule's name: a recorded series, or the value an alert compares."""
     counters: dict[str, float]
-    """Prometheus's own sum of every counter."""
+    """Prometheus's own sum of every counter, histograms' too."""
     health: list[str]
     """Errors of rules, as Prometheus sees them."""
 
@@ -217,7 +217,7 @@ async def _asked(prometheus: Prometheus, before: bytes, after: bytes) -> Scene:
         else:
             found[rule["alert"]] = await prometheus.query(compared_value(rule["expr"])[0], now)
     last = parse(after.decode())
-    names = {name for name, _ in last if name.startswith("packhorse_") and name.endswith("_total")}
+    names = {name for name, _ in last if name.startswith("packhorse_") and name.endswith(("_total", "_count", "_bucket"))}
     counters = {name: float((await prometheus.query(f"sum({name})", now))[0]["value"][1]) for name in names}
     groups = (await prometheus.get("rules"))["groups"]
     health = [f"{r['name']}: {r.get('lastError')}" for group in groups for r in group["rules"] if r["health"] != "ok"]
