@@ -5,7 +5,8 @@ Theory of operation. States, and what moves them:
     OPENING --opened--> WORKING --error--> FAILING --opened and a little written--> WORKING
        \\---error------------------------------/^                   any --stop--> ENDED
 
-* a *busy* file (another process writes it) moves nothing: what is to be written waits, and is tried again;
+* a *busy* file (another process writes it) moves nothing: what is to be written waits, and is tried again; it is said when it
+  takes long;
 * a *damaged* file is moved aside and a new one made; what is to be written goes into the new one;
 * anything else that fails (full, read-only, gone, some other program's file) closes the file and makes it FAILING: what is
   to be written is dropped and nothing new is taken until the disk works again, which is tried every second.
@@ -41,6 +42,9 @@ _TRANSACTION_BYTES = 4 * 2**20
 _RECENT_BYTES = 32 * 2**20
 _RECENT_SECONDS = 0.5
 _TIDY_AFTER = 2.0
+_PATIENCE = 1.0  # seconds that another process may write before it is said
+_BUSY_PAUSE = 0.05
+_DAMAGE_PAUSE = 10.0  # a file that is damaged again within this time is a disk that fails
 _EXPIRE_AT_ONCE = 200
 _LONGEST_SWEEP_INTERVAL = 30.0
 _TROUBLES = (sqlite3.Error, OSError, Damaged, Foreign)
@@ -65,6 +69,8 @@ class DiskThread:
         self._pending: list[Kept] = []
         self._settled: list[Callable[[], None]] = []
         self._expire_at = self._tidy_at = self._retry_at = 0.0
+        self._busy_since = 0.0
+        self._moved_at = -_DAMAGE_PAUSE
         self._untidy = False
         self._thread: threading.Thread | None = None
 
@@ -156,9 +162,9 @@ class DiskThread:
         """Seconds until there is something to do without mail."""
         now = time.monotonic()
         if self._ledger is None:
-            return max(self._retry_at - now, 0.0)
+            return max(self._retry_at - now, _BUSY_PAUSE)
         if self._pending:
-            return 0.05
+            return _BUSY_PAUSE
         due = min(self._expire_at, self._tidy_at) if self._untidy else self._expire_at
         return max(due - now, 0.0)
 
@@ -197,6 +203,7 @@ class DiskThread:
             self._ledger = None
 
     def _move_aside(self, error: BaseException) -> None:
+        self._moved_at = time.monotonic()
         aside = self._file.move_aside()
         if aside is not None:
             log.error("the store's file is damaged (%s): moved to %s, starting a new one", error, aside)
@@ -205,15 +212,17 @@ class DiskThread:
 
     def _meet(self, error: BaseException) -> None:
         """Go on after an error: wait, start a new file, or do without the disk."""
-        if isinstance(error, sqlite3.Error) and code_of(error) in BUSY and self._ledger is not None:
-            self._say("bases are not written: another process keeps the store's file locked")
+        if isinstance(error, sqlite3.Error) and code_of(error) in BUSY and self.state is not State.FAILING:
+            self._busy_since = self._busy_since or time.monotonic()
+            if time.monotonic() - self._busy_since > _PATIENCE:
+                self._say("bases are not written: another process keeps the store's file locked")
             return
         self._close()
         self._retry_at = time.monotonic() + self._retry
-        if is_damage(error):
+        if is_damage(error) and time.monotonic() > self._moved_at + _DAMAGE_PAUSE:
             try:
                 self._move_aside(error)
-                self._retry_at = 0.0 if self.state is State.WORKING else self._retry_at
+                self._retry_at = 0.0
                 return
             except OSError as cannot:
                 error = cannot
@@ -227,6 +236,7 @@ class DiskThread:
             log.warning("degraded: %s", words)
 
     def _recovered(self) -> None:
+        self._busy_since = 0.0
         if self.trouble is not None:
             self.trouble = None
             log.info("the store works again: %s", self._path)

@@ -50,6 +50,8 @@ CREATE TRIGGER content_made AFTER INSERT ON content BEGIN UPDATE totals SET base
 CREATE TRIGGER content_gone AFTER DELETE ON content BEGIN
   UPDATE totals SET bases = bases - 1, bytes = bytes - OLD.size; DELETE FROM name WHERE content = OLD.id; END;
 """
+_SPARE_PAGES = 64  # free pages that are left in the file
+_VACUUM_AT_ONCE = 1024
 _UPSERT_SESSION = """INSERT INTO session (scope, name, used) VALUES (?, ?, ?)
 ON CONFLICT (scope, name) DO UPDATE SET used = max(used, excluded.used)"""
 _PAST_KEEP = """DELETE FROM exchange WHERE session = ?1 AND route = ?2 AND id <=
@@ -120,12 +122,21 @@ class Ledger:
         return self._sizes()
 
     def tidy(self) -> bool:
-        """Give space back to the disk and empty the log, which still has what was deleted. False: a reader is in the way."""
+        """Give space back to the disk and empty the log, which still has what was deleted.
+
+        False where something is left to do: a reader is in the way, or there is much to give back.
+        """
         free, pages = (self._run(f"PRAGMA {what}").fetchone()[0] for what in ("freelist_count", "page_count"))
-        if free > max(64, pages // 8):
-            self._run("PRAGMA incremental_vacuum(1024)").fetchall()
-        busy: int = self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        return not busy
+        excess = free - max(_SPARE_PAGES, pages // 8)
+        if excess > 0:
+            self._run(f"PRAGMA incremental_vacuum({_VACUUM_AT_ONCE})").fetchall()
+        (patience,) = self._run("PRAGMA busy_timeout").fetchone()
+        self._run("PRAGMA busy_timeout=0")  # it would keep all writers waiting while it waits for a reader
+        try:
+            busy: int = self._run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        finally:
+            self._run(f"PRAGMA busy_timeout={patience}")
+        return not busy and excess <= _VACUUM_AT_ONCE
 
     def probe(self) -> None:
         """Raise ``sqlite3.Error`` unless a little can be written."""

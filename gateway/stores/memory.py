@@ -238,7 +238,9 @@ class MemoryStore:
     # Exchanges and contents
 
     def _add(self, session: _Session, route: str, bases: Sequence[Base]) -> None:
-        contents = dict.fromkeys(self._hold(session, base) for base in bases)
+        contents = dict.fromkeys(self._content(session.scope, base) for base in bases)
+        for content in contents:
+            self._hold(session, content)
         exchanges = session.routes.setdefault(route, [])
         exchanges.append((next(self._order), tuple(contents)))
         if len(exchanges) > self._bounds.keep:
@@ -257,8 +259,7 @@ class MemoryStore:
         if not session.routes:
             self._forget(session)
 
-    def _hold(self, session: _Session, base: Base) -> _Content:
-        scope = session.scope
+    def _content(self, scope: str, base: Base) -> _Content:
         held = next((found for name in base.names if (found := self._contents.get((scope, name))) is not None), None)
         if held is None:
             held = _Content(base)
@@ -267,11 +268,13 @@ class MemoryStore:
             self._name(scope, held, base.names)
         elif held.base.names != base.names or held.base.pack is None:
             self._merge(scope, held, base)
-        count = held.holders.pop(session, 0)  # put back at the end: the last to keep it
-        held.holders[session] = count + 1
-        if not count:
-            session.bytes += len(held.base.content)
         return held
+
+    def _hold(self, session: _Session, content: _Content) -> None:
+        count = content.holders.pop(session, 0)  # put back at the end: the last to keep it
+        content.holders[session] = count + 1
+        if not count:
+            session.bytes += len(content.base.content)
 
     def _merge(self, scope: str, held: _Content, base: Base) -> None:
         """The same content came under further names, or with its pack."""

@@ -25,10 +25,9 @@ BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_FORMAT})
 _PATIENCE = 5.0  # seconds for the folder's lock, and for the switch to WAL
 _PAUSE = 0.02
-_BUSY_TIMEOUT = 0.5  # seconds a statement waits for another process; the disk thread tries again after that
+BUSY_TIMEOUT = 0.5  # seconds a statement waits for another process; the disk thread tries again after that
 _CORRUPT_KEPT = 3
 _SETTINGS = (
-    "PRAGMA auto_vacuum=INCREMENTAL",  # before the first table, or never
     "PRAGMA secure_delete=ON",  # it holds people's text
     "PRAGMA trusted_schema=OFF",
     "PRAGMA cell_size_check=ON",
@@ -88,13 +87,14 @@ class SqliteFile:
         self._schema = schema
         self._version = version
         self._inode = (0, 0)
+        self._empty = True
 
     def open(self) -> sqlite3.Connection:
         """A connection to a file with our tables, made if need be. Raises as said above."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with folder_lock(self.path.parent):
             self._make_private()
-            connection = sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT, isolation_level=None)
+            connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None)
             try:
                 self._prepare(connection)
             except BaseException:
@@ -131,6 +131,7 @@ class SqliteFile:
         try:
             status = os.fstat(descriptor)
             self._inode = (status.st_dev, status.st_ino)
+            self._empty = status.st_size == 0
             if status.st_mode & 0o077:
                 os.fchmod(descriptor, 0o600)
         finally:
@@ -142,6 +143,8 @@ class SqliteFile:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         for statement in _SETTINGS:
             connection.execute(statement)
+        if self._empty:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before anything is read or made, or never
         if not self._is_new(connection):
             self._judge(connection)
         self._switch_to_wal(connection)

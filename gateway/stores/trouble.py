@@ -5,7 +5,11 @@ import sqlite3
 
 from gateway.stores.sqlite_file import Foreign, code_of
 
+_DAMAGED = "the store's file is damaged"
 _BY_CODE = {
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_CONSTRAINT: _DAMAGED,
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_READONLY: "the store's file cannot be written",
     sqlite3.SQLITE_PERM: "the store's file cannot be written",
@@ -27,4 +31,4 @@ def in_words(error: BaseException) -> str:
         if error.errno in _FULL:
             return _BY_CODE[sqlite3.SQLITE_FULL]
         return f"the store's file cannot be used, {(error.strerror or str(error)).lower()}"
-    return "the store's file is damaged and cannot be moved aside"
+    return _DAMAGED
