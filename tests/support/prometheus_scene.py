@@ -161,7 +161,7 @@ async def _scraped(prometheus: Prometheus, query: str, wanted: float) -> None:
         found = await prometheus.query(query, time.time())
         return bool(found) and float(found[0]["value"][1]) == wanted
 
-    await eventually(holds, PATIENCE)
+    await eventually(holds, 3 * PATIENCE)  # Prometheus looks for targets every five seconds
 
 
 async def play(folder: Path) -> Scene:
