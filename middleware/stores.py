@@ -62,15 +62,19 @@ class BaseStore(Protocol):
         ...
 
     def lookup(self, scope: str, name: str) -> Lookup:
-        """What became of a name, for the counters alone."""
+        """What became of a name, for the counters alone: ``hit`` where :meth:`find` finds it at this moment."""
         ...
 
     def fetch(self, scope: str, names: Sequence[str]) -> None:
-        """Start to load what only the disk holds."""
+        """Start to load what only the disk holds. Names come best first; none behind one that is in memory is loaded."""
         ...
 
     def keep(self, owner: Owner, route: str, bases: Sequence[Base]) -> None:
-        """The bases of one exchange. The last ``bases.keep`` exchanges of a session and route stay, within the bounds."""
+        """The bases of one exchange, most useful first: a base too large for what is left of the session's bytes is passed over.
+
+        The last ``bases.keep`` exchanges of a session and route stay, within the bounds. Names must be hashes of the content:
+        a scope holds one content a name. With no bases it is only a use of the session.
+        """
         ...
 
     def sizes(self) -> StoreSizes:

@@ -129,7 +129,7 @@ class Ledger:
         free, pages = (self._run(f"PRAGMA {what}").fetchone()[0] for what in ("freelist_count", "page_count"))
         excess = free - max(_SPARE_PAGES, pages // 8)
         if excess > 0:
-            self._run(f"PRAGMA incremental_vacuum({_VACUUM_AT_ONCE})").fetchall()
+            self._connection.executescript(f"PRAGMA incremental_vacuum({min(excess, _VACUUM_AT_ONCE)})")  # execute stops at one
         (patience,) = self._run("PRAGMA busy_timeout").fetchone()
         self._run("PRAGMA busy_timeout=0")  # it would keep all writers waiting while it waits for a reader
         try:
