@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 from aiohttp import ClientSession, TCPConnector, UnixConnector, http, http_writer, web
 from multidict import CIMultiDict
+from yarl import URL
 
 _native = http_writer._serialize_headers
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -57,6 +58,15 @@ class Unix(UnixConnector):
     async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
         FRESH.set(True)
         return await super()._create_connection(*args, **kwargs)
+
+
+def exact_url(base: str, target: str) -> URL:
+    """The URL of a request whose target on the wire is ``target`` to the byte: yarl drops an empty query's question mark."""
+    url = URL(base + target, encoded=True)
+    path = URL(base, encoded=True).raw_path.rstrip("/") + target
+    if url.raw_path_qs != path:
+        url._cache["raw_path_qs"] = path
+    return url
 
 
 def wait_between_reads(response: aiohttp.ClientResponse, seconds: float) -> None:

@@ -68,6 +68,8 @@ class Connection(RequestHandler):
         """Settle what arrived for exchanges that will not end in the ordinary way."""
         current = self._current_request
         exchange = current.get(EXCHANGE) if current is not None else None
+        if current is not None and current.writer.output_size:  # a 100 or a 101: no response will be finished
+            self._recorder.crossed(exchange, "down", current.writer.output_size, 0)
         super().connection_lost(exc)
         self._settle_uploads(exchange, lost=True)
 

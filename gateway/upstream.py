@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from config.schema import Route, Timeouts
-from gateway.aiohttp_seams import FRESH, UNTYPED, wait_between_reads
+from gateway.aiohttp_seams import FRESH, UNTYPED, exact_url, wait_between_reads
 from gateway.target import split_target
 from gateway.tunnel import carry, upgrade_fields, wants_upgrade
 from middleware.body import Body
@@ -52,12 +52,16 @@ class Forwarder:
         path = target.path[len(self._strip) :] or "/" if self._strip else target.path
         if not path.startswith("/"):
             path = "/" + path
-        return URL(f"{self._base}{path}{target.query}", encoded=True)
+        return exact_url(self._base, path + target.query)
 
     def head(self, exchange: Exchange) -> CIMultiDict[str]:
         """The fields to send: Host is the upstream's (RFC 9110 7.2)."""
         headers = exchange.outgoing
         headers["Host"] = self._host
+        names = {name for name, _ in headers.items()}
+        if len(names) != len({name.lower() for name in names}):
+            # X-A beside x-a: the client session would take the second for a replacement of the first
+            return CIMultiDict((name.lower(), value) for name, value in headers.items())
         return headers
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
