@@ -1,4 +1,4 @@
-"""The one schema: each part's own frozen Settings, composed. What is documented here is docs/configuration.md, kept equal by a test.
+"""The one schema: each part's own frozen Settings, composed. docs/configuration.md is made from what is documented here.
 
 Nothing is read here; :mod:`config.loader` reads files, environment and command line and turns errors into sentences.
 """
@@ -48,6 +48,21 @@ class Timeouts(Settings):
     """Longest silence within an answer."""
 
 
+class RouteTimeouts(Settings):
+    """A route's own patience; what is not set here is as at the top level."""
+
+    connect: Seconds | None = None
+    """Time to a connection (name, TCP and TLS)."""
+    first_byte: Seconds | None = None
+    """Time from the whole request sent to the first byte of the answer."""
+    idle: Seconds | None = None
+    """Longest silence within an answer."""
+
+    def over(self, general: Timeouts) -> Timeouts:
+        """The timeouts in force on the route."""
+        return general.model_copy(update=self.model_dump(exclude_none=True))
+
+
 class UpstreamTls(Settings):
     """How an https upstream is verified. Verification cannot be switched off; name a CA instead."""
 
@@ -76,8 +91,8 @@ class Route(Settings):
     """Overrides the top-level ``forwarded``."""
     link: LinkClass | None = None
     """Class of this route's client links, unless the client says otherwise."""
-    timeouts: Timeouts | None = None
-    """Overrides the top-level ``timeouts``."""
+    timeouts: RouteTimeouts = RouteTimeouts()
+    """Overrides the top-level ``timeouts``, one by one."""
     tls: UpstreamTls = UpstreamTls()
     """Verification of an https upstream."""
 

@@ -34,6 +34,8 @@ class Middleware(Protocol):
 
 def build(configuration: Configuration, services: Services) -> Router:
     """Every route's chain from one configuration; built anew, as a whole, at each reload."""
+    for route in configuration.routes:
+        services.counters.route(route.name)  # at zero from the start, so that rate() sees the first increment
     routes = [
         Built(
             route.name,
@@ -64,7 +66,7 @@ def middlewares(configuration: Configuration, route: Route, services: Services) 
 
 def link_side(configuration: Configuration, route: Route, services: Services) -> list[Middleware]:
     """What a plain route has none of."""
-    uploads = UploadReader(configuration.limits, (route.timeouts or configuration.timeouts).idle)
+    uploads = UploadReader(configuration.limits, route.timeouts.over(configuration.timeouts).idle)
     level = configuration.gzip_comparison.level
     return [
         SessionFinder(configuration.sessions, services.principals, uploads, route.upstream),  # which conversation this is
@@ -93,5 +95,5 @@ def compose(chain: Sequence[Middleware], handler: Handler) -> Handler:
 
 
 def _forwarder(route: Route, configuration: Configuration, services: Services) -> Forwarder:
-    timeouts = route.timeouts or configuration.timeouts
+    timeouts = route.timeouts.over(configuration.timeouts)
     return Forwarder(route, timeouts, services.clients.for_route(route), configuration.limits.request)

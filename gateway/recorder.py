@@ -24,11 +24,11 @@ class Recorder:
     def __init__(self, counters: Counters, comparison: GzipComparison, assumed_link: str) -> None:
         self._counters = counters
         self._comparison = comparison
-        self._assumed_link = assumed_link
+        self.assumed_link = assumed_link
 
     def crossed(self, exchange: Exchange | None, direction: str, head: int, body: int) -> None:
         """Bytes of the client's link, as the connection counted them."""
-        route, link = (NO_ROUTE, self._assumed_link) if exchange is None else (exchange.route, exchange.link)
+        route, link = (NO_ROUTE, self.assumed_link) if exchange is None else (exchange.route, exchange.link)
         counters = self._counters.route(route)
         if head:
             counters.link_bytes(direction, link, "head", head)
@@ -64,8 +64,12 @@ class Recorder:
             counters.original_bytes("down", exchange.link, original)
         if not ended.sent and not original:
             return
+        if exchange.refusal is not None:  # an answer of our own: nothing was chosen
+            return
         counters.body("down", ended.coding, exchange.why)
-        if not whole or exchange.decoded is None:
+        if not whole:
+            counters.gzip_skipped("cut")
+        elif exchange.decoded is None:
             counters.gzip_skipped("stream" if exchange.why == "streamed" else "not-read")
         else:
             self._comparison.offer(exchange.route, "down", exchange.decoded, ended.sent, exchange.gzip_size)

@@ -91,7 +91,7 @@ class Gateway:
         except (OSError, ValueError) as error:
             return [f"cannot be built: {type(error).__name__}"]
         self.configuration, self._router = fresh, router
-        self.services.in_flight.most = fresh.limits.in_flight
+        self.services.retune(fresh)
         return []
 
     async def start(self) -> None:

@@ -28,6 +28,12 @@ class Services:
     in_flight: InFlight
     tags: TagMemory
 
+    def retune(self, configuration: Configuration) -> None:
+        """Take over what a reload may change here."""
+        self.in_flight.most = configuration.limits.in_flight
+        self.comparison.tune(configuration.gzip_comparison.level, configuration.gzip_comparison.cpu_share)
+        self.recorder.assumed_link = configuration.link.assume
+
     async def close(self) -> None:
         """Let go of everything, in the reverse order of use."""
         await self.clients.close()

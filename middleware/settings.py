@@ -25,7 +25,11 @@ def _quantity(value: Any, units: dict[str, Any], example: str) -> Any:
 
 def _size(value: Any) -> Any:
     number = _quantity(value, _SIZES, "a size such as 256KiB, 16MiB or plain bytes")
-    return int(number) if isinstance(number, float) else number
+    if isinstance(number, float):
+        if not 0 <= number < 2**63 or number != int(number):
+            raise ValueError(f"expected a whole number of bytes such as 256KiB, 16MiB or 4096, got {value!r}")
+        return int(number)
+    return number
 
 
 def _time(value: Any) -> Any:

@@ -51,7 +51,7 @@ async def probe_routes(configuration: Configuration) -> list[Finding]:
         alike.setdefault((route.upstream, route.host, route.tls), []).append(route)
     probes = []
     for first, *others in alike.values():
-        timeouts = first.timeouts or configuration.timeouts
+        timeouts = first.timeouts.over(configuration.timeouts)
         patience = min(PATIENCE, timeouts.connect) or PATIENCE
         probes.append(probe_route(first, patience=patience, head_limit=configuration.limits.headers, others=len(others)))
     return [finding for found in await asyncio.gather(*probes) for finding in found]
