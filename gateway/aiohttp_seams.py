@@ -3,12 +3,14 @@
 pyproject pins aiohttp's minor version for this file's sake. Nothing else in the tree may reach into aiohttp.
 """
 
+import functools
 import re
 from contextvars import ContextVar
 from typing import Any
 
 import aiohttp
 from aiohttp import ClientSession, TCPConnector, UnixConnector, http, http_writer, web
+from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -44,8 +46,33 @@ FRESH: ContextVar[bool] = ContextVar("fresh", default=False)
 """Whether the upstream connection of the request being sent was made for it (rather than taken from the pool)."""
 
 
+class UpstreamProtocol(ResponseHandler):
+    """Two faults of upstreams that aiohttp's client does not survive.
+
+    What follows a bodiless answer (204, 304), as when a server ends a 204 with the last chunk of a chunked body (aiohttp#5106),
+    makes its parser lose the answer: we never pipeline, so what follows is nobody's, and the connection is not used again.
+    A body whose framing turns out malformed fails the connection, but whoever reads the body is not told and waits on.
+    """
+
+    def data_received(self, data: bytes) -> None:
+        """Cut a bodiless answer's head out; break a body that cannot be framed."""
+        if data[9:12] in (b"204", b"304") and data.startswith(b"HTTP/1."):
+            end = data.find(b"\r\n\r\n") + 4
+            if 4 <= end < len(data):
+                data = data[:end]
+                self.force_close()
+        super().data_received(data)
+        broken = self.exception()
+        if broken is not None and self._payload is not None and not self._payload.is_eof():
+            self._payload.set_exception(aiohttp.ClientPayloadError("the body's framing is malformed"))
+
+
 class Tcp(TCPConnector):
     """Says in :data:`FRESH` when it opened a connection: only a reused one may be retried on."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._factory = functools.partial(UpstreamProtocol, loop=self._loop)  # type: ignore[assignment]
 
     async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
         FRESH.set(True)
@@ -54,6 +81,10 @@ class Tcp(TCPConnector):
 
 class Unix(UnixConnector):
     """The same for unix sockets."""
+
+    def __init__(self, path: str, **settings: Any) -> None:
+        super().__init__(path, **settings)
+        self._factory = functools.partial(UpstreamProtocol, loop=self._loop)  # type: ignore[assignment]
 
     async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
         FRESH.set(True)

@@ -168,6 +168,11 @@ class Arriving:
     def __aiter__(self) -> "Arriving":
         return self
 
+    def ready(self) -> bool:
+        """Whether the first piece is here."""
+        content = self._answer.content
+        return content.total_bytes > 0 or content.is_eof()
+
     async def __anext__(self) -> bytes:
         try:
             piece = await self._answer.content.readany()

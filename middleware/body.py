@@ -61,6 +61,8 @@ class Body(payload.Payload):
                 await writer.write(self.content)
                 self.sent = len(self.content)
             elif self._source is not None:
+                if not is_ready(self._source):
+                    writer.send_headers()  # the client need not wait for the first piece to see the head
                 async for piece in self._source:
                     await writer.write(piece)
                     self.sent += len(piece)
@@ -101,6 +103,12 @@ class Body(payload.Payload):
     def interruptible(self) -> bool:
         """Whether waiting for a piece may be cancelled and taken up again."""
         return self._interruptible or self.content is not None
+
+
+def is_ready(source: Any) -> bool:
+    """Whether a source has its first piece already; one that cannot tell has not."""
+    ready = getattr(source, "ready", None)
+    return ready is not None and bool(ready())
 
 
 async def close_source(source: Any) -> None:
@@ -160,6 +168,9 @@ class _Resumed:
 
     def __aiter__(self) -> "_Resumed":
         return self
+
+    def ready(self) -> bool:
+        return bool(self._read) or is_ready(self._rest)
 
     async def __anext__(self) -> bytes:
         return self._read.pop() if self._read else await anext(self._rest)
