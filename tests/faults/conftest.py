@@ -3,7 +3,10 @@
 import asyncio
 import functools
 import inspect
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from support.certificates import Authority, authority
@@ -31,6 +34,22 @@ def _bounded(test, seconds):
             await test(*args, **kwargs)
 
     return bounded
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """The last resort: what hangs the loop itself, or the end of a test, is interrupted and says where it stood."""
+    marker = item.get_closest_marker("limit")
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, (marker.args[0] if marker else LIMIT) + 15)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise TimeoutError("the test hung")
 
 
 @pytest.fixture(scope="session")

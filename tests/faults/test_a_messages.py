@@ -162,11 +162,11 @@ async def test_a16_a_client_that_waits_for_100_gets_it(kind, upstream_says_100, 
 )
 async def test_a16_a_refusal_that_headers_decide_comes_without_100(kind, fields, status, settings):
     """Issue 2, section 2."""
+    if kind == "plain" and status == 400:
+        pytest.skip("a plain route has no sessions")
     async with upstream(Reply(body=b"ok")) as up, gateway_for(up, kind=kind, **settings) as gateway, connect(gateway) as client:
         await client.send(head_bytes(f"POST {PATHS[kind]} HTTP/1.1", [("Host", "gw"), *EXPECT, *fields]))
         response = await client.response()
-        if kind == "plain" and status == 400:
-            return
         assert (response.status, response.interim, up.requests) == (status, [], [])
         assert response.text("content-type") == "application/problem+json"
 
