@@ -3,16 +3,25 @@
 pyproject pins aiohttp's minor version for this file's sake. Nothing else in the tree may reach into aiohttp.
 """
 
+import asyncio
 import functools
 import re
+import ssl
 from contextvars import ContextVar
 from typing import Any
 
 import aiohttp
-from aiohttp import ClientSession, TCPConnector, UnixConnector, http, http_writer, web
+from aiohttp import ClientRequest, ClientResponse, TCPConnector, UnixConnector, http, http_writer, web
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.helpers import TimerNoop
+from aiohttp.http_writer import HttpVersion11
 from multidict import CIMultiDict
 from yarl import URL
+
+_READ_BUFFER = 2**18
+_MOST_FIELDS = 4096
+_NO_TYPE = CIMultiDict([("Content-Type", None)])
+"""The one field aiohttp makes up that a request without it must go without."""
 
 _native = http_writer._serialize_headers
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -36,10 +45,63 @@ def install() -> None:
     http_writer._serialize_headers = _serialize_opaque
 
 
-def never_replay(session: ClientSession) -> ClientSession:
-    """Switch off aiohttp's own retry: it repeats GET and PUT after bytes were sent; contract 6 is narrower."""
-    session._retry_connection = False
-    return session
+class OutgoingRequest(ClientRequest):
+    """A request that is exactly what it is given: no default fields, no cookies, no credentials from anywhere, no proxy.
+
+    aiohttp's own would add Accept, Accept-Encoding and User-Agent, upper-case the method, and copy the fields three times.
+    """
+
+    def __init__(
+        self, method: str, url: URL, headers: "CIMultiDict[str]", data: Any, loop: asyncio.AbstractEventLoop,
+        trust: ssl.SSLContext | bool, server_name: str | None,
+    ) -> None:  # fmt: skip
+        self.original_url = self.url = url
+        self.method = method
+        self.headers = headers
+        self.version = HttpVersion11
+        self.loop = loop
+        self.chunked = self.compress = self.length = None
+        self.response_class = ClientResponse
+        self.server_hostname = server_name
+        self.proxy = self.proxy_auth = self.proxy_headers = None
+        self._skip_auto_headers = _NO_TYPE
+        self._session = None  # type: ignore[assignment]
+        self._timer = TimerNoop()
+        self._ssl = trust
+        self._traces = []
+        self.update_body_from_data(data)
+        if data is not None:
+            self.update_transfer_encoding()
+
+
+async def send(
+    connector: aiohttp.BaseConnector, request: OutgoingRequest, timeout: aiohttp.ClientTimeout, head_limit: int
+) -> ClientResponse:
+    """One attempt: connect, send, read the head. Undecoded, not redirected, never repeated (aiohttp's session repeats GET and
+    PUT after bytes were sent; contract 6 is narrower). The body stays with the response. Raises what aiohttp's client raises.
+    """
+    try:
+        connection = await connector.connect(request, traces=[], timeout=timeout)
+    except TimeoutError as error:
+        raise aiohttp.ConnectionTimeoutError("connect") from error
+    try:
+        protocol = connection.protocol
+        assert protocol is not None
+        protocol.set_response_params(
+            timer=request._timer, skip_payload=request.method == "HEAD", read_until_eof=True, auto_decompress=False,
+            read_timeout=timeout.sock_read, read_bufsize=_READ_BUFFER, timeout_ceil_threshold=5,
+            max_line_size=head_limit, max_field_size=head_limit, max_headers=_MOST_FIELDS,
+        )  # fmt: skip
+        response = await request.send(connection)
+        try:
+            await response.start(connection)
+        except BaseException:
+            response.close()
+            raise
+    except BaseException:
+        connection.close()
+        raise
+    return response
 
 
 FRESH: ContextVar[bool] = ContextVar("fresh", default=False)

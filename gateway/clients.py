@@ -1,55 +1,55 @@
-"""Client sessions towards upstreams: one a way of connecting (TCP trust, unix socket), shared by the routes that use it.
+"""Connections towards upstreams: one pool a way of connecting (TCP trust, unix socket), shared by the routes that use it.
 
-Sessions outlive a reload: routes built anew find the pool of warm connections they had.
+Pools outlive a reload: routes built anew find the warm connections they had.
 """
 
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-from multidict import istr
 
 from config.schema import Route
-from gateway.aiohttp_seams import Tcp, Unix, never_replay
-from gateway.upstream import upstream_address
+from gateway.aiohttp_seams import Tcp, Unix
+from gateway.upstream_address import upstream_address
 
-_AUTO = frozenset(istr(name) for name in ("Accept", "Accept-Encoding", "User-Agent", "Content-Type"))
-_MOST_FIELDS = 4096
-_READ_BUFFER = 2**18
+_NAMES_KEPT = 60
+"""Seconds a looked-up name is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Where connections come from, and whom they trust."""
+
+    connector: aiohttp.BaseConnector
+    trust: ssl.SSLContext | bool
+    head_limit: int
+    """Most bytes of an answer's head."""
 
 
 class Clients:
-    """Opens what routes ask for; closes all at the end. ``head_limit`` bounds the heads of upstream answers, in bytes."""
+    """Opens the pools that routes ask for; closes all at the end. ``head_limit`` bounds the heads of upstream answers, in bytes."""
 
     def __init__(self, head_limit: int) -> None:
         self._head_limit = head_limit
-        self._sessions: dict[tuple[str | None, str | None], aiohttp.ClientSession] = {}
+        self._pools: dict[tuple[str | None, str | None], Pool] = {}
 
-    def for_route(self, route: Route) -> aiohttp.ClientSession:
-        """The session a route's upstream needs."""
-        unix = upstream_address(route)[2]
+    def for_route(self, route: Route) -> Pool:
+        """The pool a route's upstream needs. Raises OSError for a CA file that cannot be read."""
+        unix = upstream_address(route).socket
         authority = str(route.tls.ca) if route.tls.ca else None
         key = (unix, authority)
-        if key not in self._sessions:
-            self._sessions[key] = self._open(unix, route.tls.ca)
-        return self._sessions[key]
+        if key not in self._pools:
+            self._pools[key] = self._open(unix, route.tls.ca)
+        return self._pools[key]
 
-    def _open(self, unix: str | None, authority: Path | None) -> aiohttp.ClientSession:
-        connector: aiohttp.BaseConnector
-        if unix is not None:
-            connector = Unix(unix, limit=0)
-        else:
-            trust: ssl.SSLContext | bool = ssl.create_default_context(cafile=str(authority)) if authority else True
-            connector = Tcp(limit=0, ssl=trust, ttl_dns_cache=60)
-        session = aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, skip_auto_headers=_AUTO,
-            trust_env=False, max_line_size=self._head_limit, max_field_size=self._head_limit, max_headers=_MOST_FIELDS,
-            read_bufsize=_READ_BUFFER, requote_redirect_url=False,
-        )  # fmt: skip
-        return never_replay(session)
+    def _open(self, unix: str | None, authority: Path | None) -> Pool:
+        trust: ssl.SSLContext | bool = ssl.create_default_context(cafile=str(authority)) if authority else True
+        connector = Unix(unix, limit=0) if unix is not None else Tcp(limit=0, ttl_dns_cache=_NAMES_KEPT)
+        return Pool(connector, trust, self._head_limit)
 
     async def close(self) -> None:
-        """Close every session and connection."""
-        for session in self._sessions.values():
-            await session.close()
-        self._sessions.clear()
+        """Close every connection."""
+        for pool in self._pools.values():
+            await pool.connector.close()
+        self._pools.clear()

@@ -9,7 +9,7 @@ finish within ``drain`` seconds, ``/readyz`` says 503 while ``/livez`` stays 200
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 
@@ -134,9 +134,9 @@ class Gateway:
         server = runner.server
         assert server is not None
         server.pre_shutdown()
-        deadline = asyncio.get_running_loop().time() + self.configuration.drain
-        while self.services.in_flight.now and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.02)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.configuration.drain):
+                await self.services.in_flight.emptied()
         await server.shutdown(0.1)
         await runner.cleanup()
         self._runner = None

@@ -7,9 +7,11 @@ method, once, where a reused connection closed before any byte of the answer. Wh
 fixed sentence, never with a URL, a field or an exception's text in it: those hold secrets.
 """
 
+import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator
+from functools import lru_cache
 
 import aiohttp
 from aiohttp import web
@@ -17,9 +19,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from config.schema import Route, Timeouts
-from gateway.aiohttp_seams import FRESH, UNTYPED, exact_url, wait_between_reads
+from gateway.aiohttp_seams import FRESH, UNTYPED, OutgoingRequest, exact_url, send, wait_between_reads
+from gateway.clients import Pool
 from gateway.target import split_target
 from gateway.tunnel import carry, upgrade_fields, wants_upgrade
+from gateway.upstream_address import upstream_address
 from middleware.body import Body
 from middleware.exchange import Exchange, exchange_of, send_continue
 from middleware.problems import Problem
@@ -29,16 +33,20 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """RFC 9110 9.2.1."""
 NO_BODY = frozenset({204, 304})
 _EVENTS = "text/event-stream"
+_TARGETS = 1024
+"""Targets a route remembers the URL of."""
 
 
 class Forwarder:
-    """The proxy handler of one route; ``session`` has the connector the route's upstream needs."""
+    """The proxy handler of one route; ``pool`` has the connections the route's upstream needs."""
 
-    def __init__(self, route: Route, timeouts: Timeouts, session: aiohttp.ClientSession, body_limit: int) -> None:
-        self._base, self._host, self.unix = upstream_address(route)
+    def __init__(self, route: Route, timeouts: Timeouts, pool: Pool, body_limit: int) -> None:
+        address = upstream_address(route)
+        self._base, self._host = address.base, address.host
         self._strip = route.match.rstrip("/") if route.strip_prefix else ""
         self._server_name = route.tls.server_name
-        self._session = session
+        self._pool = pool
+        self.url = lru_cache(_TARGETS)(self._url)
         self._idle = timeouts.idle
         self._limit = body_limit
         self._timeout = aiohttp.ClientTimeout(
@@ -46,7 +54,7 @@ class Forwarder:
             sock_read=timeouts.first_byte or None,
         )  # fmt: skip
 
-    def url(self, raw_target: str) -> URL:
+    def _url(self, raw_target: str) -> URL:
         """Where a request goes: the upstream's own path, then the client's target, byte for byte."""
         target = split_target(raw_target)
         path = target.path[len(self._strip) :] or "/" if self._strip else target.path
@@ -79,14 +87,21 @@ class Forwarder:
         return self._relay(request, exchange, answer)
 
     async def _exchange(self, request: web.Request, exchange: Exchange, upload: "Upload") -> aiohttp.ClientResponse:
+        loop, pool = asyncio.get_running_loop(), self._pool
         attempts = 2 if request.method in SAFE and not upload.present else 1
         for attempt in range(attempts):
             FRESH.set(False)
             try:
-                return await self._session.request(
-                    request.method, self.url(request.raw_path), headers=self.head(exchange), data=upload.data(),
-                    allow_redirects=False, timeout=self._timeout, server_hostname=self._server_name,
-                )  # fmt: skip
+                outgoing = OutgoingRequest(
+                    request.method,
+                    self.url(request.raw_path),
+                    self.head(exchange),
+                    upload.data(),
+                    loop,
+                    pool.trust,
+                    self._server_name,
+                )
+                return await send(pool.connector, outgoing, self._timeout, pool.head_limit)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 again = attempt + 1 < attempts and not FRESH.get() and not isinstance(error, aiohttp.ClientConnectorError)
                 if not again:
@@ -173,6 +188,16 @@ class Arriving:
         content = self._answer.content
         return content.total_bytes > 0 or content.is_eof()
 
+    def arrived(self, read: list[bytes], limit: int) -> bool:
+        """Move the whole answer to ``read`` if all of it is here and within ``limit`` bytes; nothing otherwise."""
+        content = self._answer.content
+        if not content.is_eof() or content.exception() is not None or content.total_bytes > limit:
+            return False
+        read.append(content.read_nowait())
+        self._done = True
+        self._answer.release()
+        return True
+
     async def __anext__(self) -> bytes:
         try:
             piece = await self._answer.content.readany()
@@ -197,15 +222,6 @@ class Arriving:
                 self._answer.close()
 
 
-def upstream_address(route: Route) -> tuple[str, str, str | None]:
-    """Base URL (its path without a closing slash), Host to send, and the unix socket's path if that is what it is."""
-    if route.upstream.startswith("unix:"):
-        return "http://localhost", route.host or "localhost", route.upstream.removeprefix("unix:")
-    url = URL(route.upstream, encoded=True)
-    base = route.upstream.rstrip("/")
-    return base, route.host or url.raw_authority, None
-
-
 def _translate(error: BaseException, *, streaming: bool = False) -> tuple[str, Problem]:
     """Reason for the counters, and the Problem."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -224,6 +240,3 @@ def _translate(error: BaseException, *, streaming: bool = False) -> tuple[str, P
     if isinstance(error, (aiohttp.InvalidURL, ValueError)):
         return "malformed", Problem("bad-request", "the request target or a field cannot be sent on")
     return "cut", Problem("upstream-cut", "the upstream closed the connection before its answer was complete")
-
-
-__all__ = ["SAFE", "Arriving", "Forwarder", "Upload", "upstream_address"]

@@ -199,7 +199,8 @@ async def collect(response: web.Response, *, limit: int, wait: float) -> bytes |
     else:
         source, on_end = _Resumable(_pieces(body)), []
     read: list[bytes] = []
-    whole = await _read_all(source, read, limit, wait)
+    arrived = getattr(source, "arrived", None)
+    whole = (arrived is not None and arrived(read, limit)) or await _read_all(source, read, limit, wait)
     if whole:
         await close_source(source)
         replacement = Body(b"".join(read))

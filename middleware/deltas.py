@@ -12,9 +12,10 @@ body of the exchange becomes a base with it. Nothing here waits for the store.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from functools import lru_cache, partial
+from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
 
@@ -31,13 +32,16 @@ from middleware.negotiation import AcceptEncoding, delta_allowed, merge_vary
 from middleware.offers import Offers, offers_of
 from middleware.problems import Handler, Problem
 from middleware.settings import Seconds, Settings, Size, switch_words
-from middleware.stores import Base, BaseStore
+from middleware.stores import Base, BaseStore, Owner
 from middleware.uploads import UploadReader
 
+T = TypeVar("T")
 VARY = ("Accept-Encoding", "Available-Dictionary", "Ctxpack-Base", "Ctxpack-Accept")
 _OF_THE_CODING = ("Content-MD5", "Content-Digest", "Repr-Digest", "Digest", "Accept-Ranges")
 """Fields that speak of the bytes of one coding (RFC 9530, RFC 9110 14.3): they go when the coding changes."""
 _OFF_LOOP = 128 * 2**10
+_LIKELY_RATIO = 6
+"""Decoded to coded, for guessing how long decoding takes."""
 _PASSED_AS_MEASURED = ("streamed", "too-small", "too-large")
 """Why a body was passed, where that is the body's own nature: no other request would have had it coded, so Vary says nothing."""
 
@@ -157,8 +161,8 @@ class DeltaCoder:
             return "already-coded"
         if length is not None and length < self.settings.min_bytes:
             return "too-small"
-        wanted = passing.compressible_for(offers) or validators.wants_tag(turn.request, response)
-        return None if wanted or not offers.accept.accepts("identity") else "no-base"
+        wanted = offers.taken.made or validators.wants_tag(turn.request, response)
+        return None if wanted or not offers.taken.identity else "no-base"
 
     async def _whole(self, turn: _Turn) -> str | None:
         """Code a body that is complete in time. None once that is done, else why it passes as it comes."""
@@ -169,19 +173,19 @@ class DeltaCoder:
         content = await self._decoded(came, turn) if came else b""
         if content is None:
             return "too-large"
-        if not passing.is_text(content):
+        bases = self._bases(turn)
+        try:
+            target = await self._packed(turn, content, bases)
+        except ContextPackError:
             return "not-text"
         turn.exchange.original, turn.exchange.decoded = len(content), content
-        form = Form(", ".join(turn.codings), came, "already-coded") if turn.taken else None
-        material = self._material(turn, content, form)
+        material = self._material(turn, content, target, bases, Form(", ".join(turn.codings), came, "already-coded"))
         if self._answer_unchanged(turn, material):
             return None
         if len(content) < self.settings.min_bytes:
-            chosen = Chosen(form or Form("identity", content, "too-small"), None)
-        elif len(content) > _OFF_LOOP:
-            chosen = await asyncio.to_thread(choose, material, turn.offers)
+            chosen = Chosen(material.came or Form("identity", content, "too-small"), None)
         else:
-            chosen = choose(material, turn.offers)
+            chosen = await _off_loop(len(content), choose, material, turn.offers)
         self._send(turn, material, chosen)
         return None
 
@@ -191,26 +195,29 @@ class DeltaCoder:
         if not codings:
             return came
         limit = self.settings.max_bytes
+        undo = partial(decode, came, codings, limit=limit, ratio=limits.ratio, layers=limits.layers)
         try:
-            if len(came) > _OFF_LOOP // 8:
-                return await asyncio.to_thread(decode, came, codings, limit=limit, ratio=limits.ratio, layers=limits.layers)
-            return decode(came, codings, limit=limit, ratio=limits.ratio, layers=limits.layers)
+            return await _off_loop(len(came) * _LIKELY_RATIO, undo)
         except CodingError as error:
             if turn.taken and error.kind in ("too_large", "ratio"):
                 return None
             raise _upstream_lied(error) from error
 
-    def _material(self, turn: _Turn, content: bytes, came: Form | None) -> Material:
-        bases = self._bases(turn)
-        target = None
-        if turn.offers.ctxpack or turn.exchange.opted_in or validators.wants_tag(turn.request, turn.response):
-            after = next((base.pack for base in bases if base.pack is not None), None)
-            target = ContextPack.from_utf8(content, after=after)
+    async def _packed(self, turn: _Turn, content: bytes, bases: Sequence[Base]) -> ContextPack | None:
+        """The pack of the content where somebody asks for it. Raises ContextPackError for what is not text, asked or not."""
+        if not (turn.offers.taken.ctxpack or turn.exchange.opted_in or validators.wants_tag(turn.request, turn.response)):
+            if not passing.is_text(content):
+                raise ContextPackError("invalid_utf8", "the body is not UTF-8")
+            return None
+        after = next((base.pack for base in bases if base.pack is not None), None)
+        return await _off_loop(len(content), _pack_with_digest, content, after)
+
+    def _material(self, turn: _Turn, content: bytes, target: ContextPack | None, bases: Sequence[Base], came: Form) -> Material:
         headers = turn.request.headers
         origin = headers.get("Origin")
         allowed = origin if turn.exchange.cors_allowed else turn.response.headers.get("Access-Control-Allow-Origin")
         may_delta = delta_allowed(headers.get("Sec-Fetch-Site"), headers.get("Sec-Fetch-Mode"), origin, allowed)
-        return Material(content, target, bases, came, may_delta, self.gzip_level)
+        return Material(content, target, bases, came if turn.taken else None, may_delta, self.gzip_level)
 
     def _bases(self, turn: _Turn) -> Sequence[Base]:
         """Those of the named bases that are held for this caller."""
@@ -250,7 +257,7 @@ class DeltaCoder:
         if len(form.body) != passing.declared_length(response):
             headers.popall("Content-Length", None)
         self._replace_body(turn, form, material)
-        if material.target is not None and turn.offers.ctxpack:
+        if material.target is not None and turn.offers.taken.ctxpack:
             headers["Ctxpack-Digest"] = material.target.digest
         if len(material.content) >= self.settings.min_bytes:
             _vary(response)
@@ -268,7 +275,7 @@ class DeltaCoder:
 
             def keep(error: BaseException | None) -> None:
                 if error is None and exchange.owner is not None:
-                    self.store.keep(exchange.owner, exchange.route, _bases_of(exchange, target))
+                    _keep(self.store, exchange.owner, exchange.route, target, exchange.request_decoded)
 
             body.on_end.append(keep)
         set_body(response, body)
@@ -303,16 +310,35 @@ def _offer_what_can_be_undone(request: web.Request, exchange: Exchange) -> None:
         exchange.outgoing["Accept-Encoding"] = offered
 
 
-def _bases_of(exchange: Exchange, target: ContextPack) -> list[Base]:
-    """The response, and the request where it was read and is text."""
+async def _off_loop(size: int, work: Callable[..., T], *args: Any) -> T:
+    """Do it here, or on a thread where ``size`` bytes would hold up the event loop by more than a millisecond or two."""
+    return await asyncio.to_thread(work, *args) if size > _OFF_LOOP else work(*args)
+
+
+def _pack_with_digest(content: bytes, after: ContextPack | None) -> ContextPack:
+    pack = ContextPack.from_utf8(content, after=after)
+    _ = pack.digest  # made when first asked for: here, and not later on the loop
+    return pack
+
+
+def _keep(store: BaseStore, owner: Owner, route: str, target: ContextPack, request: bytes | None) -> None:
+    """Hand the exchange's bases to the store: the response, and the request where it was read and is text."""
     bases = [Base(target.content_bytes, (target.digest,), target)]
-    if exchange.request_decoded:
-        try:
-            pack = ContextPack.from_utf8(exchange.request_decoded)
-        except ContextPackError:
-            return bases
-        bases.append(Base(exchange.request_decoded, (pack.digest,), pack))
-    return bases
+    if not request:
+        store.keep(owner, route, bases)
+    elif len(request) <= _OFF_LOOP:
+        store.keep(owner, route, bases + _request_base(request))
+    else:
+        packing = asyncio.get_running_loop().run_in_executor(None, _request_base, request)
+        packing.add_done_callback(lambda packed: store.keep(owner, route, bases + packed.result()))
+
+
+def _request_base(request: bytes) -> list[Base]:
+    try:
+        pack = _pack_with_digest(request, None)
+    except ContextPackError:
+        return []
+    return [Base(request, (pack.digest,), pack)]
 
 
 async def _undo(body: Body, codings: tuple[str, ...], limits: Limits) -> AsyncIterator[bytes]:
@@ -342,10 +368,15 @@ def _refuse_binary(request: web.Request, decoded: bytes) -> None:
 
 
 def _vary(response: web.Response) -> None:
-    merged = merge_vary(response.headers.getall("Vary", ()), VARY)
+    headers = response.headers
+    merged = _merged_vary(tuple(headers.getall("Vary", ())))
     if merged is not None:
-        response.headers.popall("Vary", None)
-        response.headers["Vary"] = merged
+        headers["Vary"] = merged
+
+
+@lru_cache(maxsize=256)
+def _merged_vary(lines: tuple[str, ...]) -> str | None:
+    return merge_vary(lines, VARY)
 
 
 def _not_modified(response: web.Response) -> None:

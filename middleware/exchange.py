@@ -89,10 +89,11 @@ EXCHANGE = web.RequestKey("packhorse", Exchange)
 
 def exchange_of(request: web.Request) -> Exchange:
     """The exchange of a request; begun here if this is the first middleware to ask."""
-    found: Exchange | None = request.get(EXCHANGE)
-    if found is None:
-        found = request[EXCHANGE] = Exchange(outgoing=CIMultiDict(request.headers))
-    return found
+    try:
+        return request[EXCHANGE]
+    except KeyError:
+        begun = request[EXCHANGE] = Exchange(outgoing=CIMultiDict(request.headers))
+        return begun
 
 
 async def send_continue(request: web.Request) -> None:

@@ -16,7 +16,10 @@ OWN_REQUEST = frozenset(
 )
 """What a client says to the gateway and not to the upstream (contract 2; Expect is answered here)."""
 
-FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-real-ip")
+FORWARDING = frozenset(
+    {"forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-real-ip"}
+    | {"x-forwarded-server", "x-forwarded-prefix", "x-forwarded-by", "x-forwarded-ssl"}
+)
 """Proxy fields that tell of the client."""
 
 
@@ -25,10 +28,15 @@ def tokens(values: Iterable[str]) -> list[str]:
     return [token for value in values for part in value.split(",") if (token := part.strip().lower())]
 
 
+def drop(headers: CIMultiDict[str], names: frozenset[str]) -> None:
+    """Take out every field of these (lower-case) names."""
+    for name in names.intersection(map(str.lower, headers)):
+        headers.popall(name, None)
+
+
 def drop_hop_by_hop(headers: CIMultiDict[str]) -> None:
     """Take out the hop-by-hop fields and those that Connection names."""
-    named = headers.getall("Connection", ())
-    for name in tokens(named) if named else ():
-        headers.popall(name, None)
-    for name in HOP_BY_HOP:
-        headers.popall(name, None)
+    if "Connection" in headers:
+        for name in tokens(headers.getall("Connection")):
+            headers.popall(name, None)
+    drop(headers, HOP_BY_HOP)

@@ -5,7 +5,7 @@ So no body is larger than identity, nor, short of that tenth, than gzip would ha
 name: ``Ctxpack-Base: none`` from a client that takes packs is answered with a pack, the seed's first turn.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ctxpack import ContextPack, ContextPackDelta
@@ -54,32 +54,33 @@ def choose(material: Material, offers: Offers) -> Chosen:
     delta = _delta(material, offers)
     forms = _packs(material, offers) if delta is None else _with_outer(delta, offers)
     if forms and forms[0].why == "pack" and offers.asks_pack:
-        return Chosen(min(forms, key=lambda form: len(form.body)), None)
+        return Chosen(_smallest(forms, offers), None)
     gzip_size = None
     if delta is None or len(delta.body) * 10 >= len(material.content):
         plain = _plain(material, offers, why=_no_delta(material, offers, delta))
         gzip_size = next((len(form.body) for form in plain if form.coding == "gzip"), None)
         forms += plain
     identity = Form("identity", material.content, _no_delta(material, offers, delta))
-    if offers.accept.accepts("identity"):
+    if offers.taken.identity:
         forms.append(identity)
     if not forms:
         return Chosen(Form("identity", material.content, "not-acceptable"), gzip_size)
-    return Chosen(min(forms, key=_rank(offers)), gzip_size)
+    return Chosen(_smallest(forms, offers), gzip_size)
 
 
-def _rank(offers: Offers) -> Callable[[Form], tuple[int, float, int]]:
-    def rank(form: Form) -> tuple[int, float, int]:
-        inner = form.coding.partition(",")[0]
-        return len(form.body), -offers.accept.q(inner), _CHEAPEST_FIRST.get(form.coding, 3)
-
-    return rank
+def _smallest(forms: list[Form], offers: Offers) -> Form:
+    least = min(len(form.body) for form in forms)
+    equal = [form for form in forms if len(form.body) == least]
+    if len(equal) == 1:
+        return equal[0]
+    accept = offers.taken.accept
+    return min(equal, key=lambda form: (-accept.q(form.coding.partition(",")[0]), _CHEAPEST_FIRST.get(form.coding, 3)))
 
 
 def _delta(material: Material, offers: Offers) -> Form | None:
     """The delta against the base that shares most with the body."""
     target = material.target
-    if target is None or not offers.takes_delta or not material.may_delta or not material.bases:
+    if target is None or not offers.taken.delta or not material.may_delta or not material.bases:
         return None
     deltas = [ContextPackDelta.between(pack_of(base), target) for base in material.bases]
     best = max(deltas, key=lambda delta: delta.kept_chunks)
@@ -93,18 +94,18 @@ def pack_of(base: Base) -> ContextPack:
 
 
 def _packs(material: Material, offers: Offers) -> list[Form]:
-    if material.target is None or not offers.takes_pack or not material.may_delta:
+    if material.target is None or not offers.taken.pack or not material.may_delta:
         return []
-    if not (offers.asks_pack or not offers.accept.accepts("identity")):
+    if not (offers.asks_pack or not offers.taken.identity):
         return []
     return _with_outer(Form(PACK, material.target.to_bytes(), "pack"), offers)
 
 
 def _with_outer(form: Form, offers: Offers) -> list[Form]:
     forms = [form]
-    if "gzip" in offers.outer:
+    if "gzip" in offers.taken.outer:
         forms.append(Form(f"{form.coding}, gzip", gzip_encode(form.body, 9), form.why))
-    if "zstd" in offers.outer:
+    if "zstd" in offers.taken.outer:
         forms.append(Form(f"{form.coding}, zstd", zstd_encode(form.body), form.why))
     return forms
 
@@ -115,12 +116,10 @@ def _plain(material: Material, offers: Offers, why: str) -> list[Form]:
     came = material.came
     if came is not None:
         forms.append(Form(came.coding, came.body, "already-coded" if why == "no-base" else why))
-    if offers.accept.absent:
-        return forms
-    taken = came.coding if came is not None else None
-    if offers.accept.accepts("gzip") and taken != "gzip":
+    made = [coding for coding in offers.taken.made if came is None or coding != came.coding]
+    if "gzip" in made:
         forms.append(Form("gzip", gzip_encode(material.content, material.gzip_level), why))
-    if offers.accept.accepts("zstd") and taken != "zstd":
+    if "zstd" in made:
         forms.append(Form("zstd", zstd_encode(material.content), why))
     return forms
 
@@ -129,6 +128,6 @@ def _no_delta(material: Material, offers: Offers, delta: Form | None) -> str:
     """One word for why the body goes in full."""
     if delta is not None:
         return "not-smaller"
-    if offers.takes_delta and offers.bases and not material.bases:
+    if offers.taken.delta and offers.bases and not material.bases:
         return "unknown-base"
     return "no-base"

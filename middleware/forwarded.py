@@ -12,7 +12,7 @@ from typing import Literal
 from aiohttp import web
 
 from middleware.exchange import Exchange, exchange_of
-from middleware.fields import FORWARDING
+from middleware.fields import FORWARDING, drop
 from middleware.problems import Handler, Problem
 
 Mode = Literal["off", "forwarded", "x-forwarded"]
@@ -70,8 +70,7 @@ class Forwarded:
 
     def _rewrite(self, request: web.Request, exchange: Exchange, chain: list[str], sender: str | None) -> None:
         outgoing = exchange.outgoing
-        for name in FORWARDING:
-            outgoing.popall(name, None)
+        drop(outgoing, FORWARDING)
         vias = outgoing.getall("Via", [])
         if any(self._via in via for via in vias):
             raise Problem("upstream-unreachable", "the request has passed this gateway before: an upstream is set to itself")

@@ -4,7 +4,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from middleware.exchange import exchange_of
-from middleware.fields import OWN_REQUEST, drop_hop_by_hop
+from middleware.fields import OWN_REQUEST, drop, drop_hop_by_hop
 from middleware.negotiation import AcceptEncoding
 from middleware.problems import Handler, Problem
 
@@ -17,8 +17,7 @@ async def hop_by_hop(request: web.Request, handler: Handler) -> web.StreamRespon
         raise Problem("bad-request", "the only expectation that can be met is 100-continue", status=417)
     exchange = exchange_of(request)
     drop_hop_by_hop(exchange.outgoing)
-    for name in OWN_REQUEST:
-        exchange.outgoing.popall(name, None)
+    drop(exchange.outgoing, OWN_REQUEST)
     _keep_own_codings(exchange.outgoing)
     response = await handler(request)
     if not response.prepared:

@@ -1,5 +1,6 @@
 """What is refused before a body byte is read: too much at one time, heads and bodies over their size."""
 
+import asyncio
 from typing import Annotated
 
 from aiohttp import web
@@ -32,6 +33,27 @@ class InFlight:
     def __init__(self, most: int) -> None:
         self.most = most
         self.now = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def enter(self) -> None:
+        """One more."""
+        self.now += 1
+
+    def leave(self) -> None:
+        """One less."""
+        self.now -= 1
+        if not self.now and self._waiting:
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiting.clear()
+
+    async def emptied(self) -> None:
+        """Return when there is none."""
+        if self.now:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
 
 
 class Limiter:

@@ -54,7 +54,7 @@ class Metrics:
 
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         exchange = exchange_of(request)
-        self._in_flight.now += 1
+        self._in_flight.enter()
         try:
             response = await handler(request)
         except BaseException as error:
@@ -84,7 +84,7 @@ class Metrics:
     def _end(
         self, request: web.Request, exchange: Exchange, response: web.StreamResponse | None, outcome: Outcome, sent: int
     ) -> None:
-        self._in_flight.now -= 1
+        self._in_flight.leave()
         ready = exchange.head_ready_at
         waited = (
             (exchange.upstream_done_at - exchange.sent_upstream_at) if exchange.upstream_done_at else exchange.upstream_seconds

@@ -65,6 +65,9 @@ class AcceptEncoding:
 
     def q(self, coding: str) -> float:
         """The weight of a coding, 0 (refused, not offered) to 1. ``identity`` is 1 unless the field says otherwise."""
+        weight = self.weights.get(coding)
+        if weight is not None:
+            return weight
         name = _canonical(coding)
         weight = self.weights.get(name)
         if weight is not None:

@@ -1,6 +1,7 @@
 """What a client says it takes and holds, read once an exchange."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from aiohttp import web
 
@@ -9,21 +10,42 @@ from middleware.negotiation import NO_BASE, AcceptEncoding, parse_ctxpack_base
 
 PACK = "ctxpack.pack.v1"
 DELTA = "ctxpack.delta.v1"
-OUTER = ("gzip", "zstd")
-"""Codings that may follow a ``ctxpack.*`` one."""
+MADE = ("gzip", "zstd")
+"""Plain codings the gateway makes; they may follow a ``ctxpack.*`` one."""
+_CACHED_LENGTH = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a client takes: the same for all its requests, so it is worked out once."""
+
+    accept: AcceptEncoding
+    """``Accept-Encoding`` with ``Ctxpack-Accept`` appended."""
+    pack: bool
+    delta: bool
+    dictionary: bool
+    identity: bool
+    made: tuple[str, ...]
+    """Plain codings the gateway makes that the client said it takes."""
+    outer: tuple[str, ...]
+    """Codings a ``ctxpack.*`` body may have around it."""
+
+    @property
+    def ctxpack(self) -> bool:
+        """Whether it speaks Context Pack."""
+        return self.pack or self.delta
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether bodies it gets may become bases."""
+        return self.pack or self.delta or self.dictionary
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
     """The client's side of the negotiation."""
 
-    accept: AcceptEncoding
-    """``Accept-Encoding`` with ``Ctxpack-Accept`` appended."""
-    takes_pack: bool
-    takes_delta: bool
-    takes_dictionary: bool
-    outer: tuple[str, ...]
-    """Outer codings a ``ctxpack.*`` body may have."""
+    taken: Taken
     bases: tuple[str, ...]
     """Digests the client named, newest first."""
     asks_pack: bool
@@ -31,14 +53,9 @@ class Offers:
     asks_why: bool
 
     @property
-    def ctxpack(self) -> bool:
-        """Whether it speaks Context Pack."""
-        return self.takes_pack or self.takes_delta
-
-    @property
     def takes_part(self) -> bool:
         """Whether bodies it gets may become bases."""
-        return self.takes_pack or self.takes_delta or self.takes_dictionary
+        return self.taken.takes_part
 
 
 def offers_of(request: web.Request) -> Offers:
@@ -51,33 +68,33 @@ def offers_of(request: web.Request) -> Offers:
 
 def _read(request: web.Request) -> Offers:
     headers = request.headers
-    lines = headers.getall("Accept-Encoding", [])
-    by_script = headers.getall("Ctxpack-Accept", [])
-    accept = AcceptEncoding.parse([*lines, *by_script] if by_script else lines)
-    named = parse_ctxpack_base(headers.getall("Ctxpack-Base", ()))
+    named = parse_ctxpack_base(headers.getall("Ctxpack-Base")) if "Ctxpack-Base" in headers else ()
     return Offers(
-        accept=accept,
-        takes_pack=accept.accepts(PACK),
-        takes_delta=accept.accepts(DELTA),
-        takes_dictionary=accept.accepts("dcz"),
-        outer=_outer(accept, by_script),
+        taken=taken(tuple(headers.getall("Accept-Encoding", ())), tuple(headers.getall("Ctxpack-Accept", ()))),
         bases=() if named == NO_BASE else named,
         asks_pack=named == NO_BASE,
         asks_why=headers.get("Packhorse-Debug", "").strip() == "1",
     )
 
 
-def _outer(accept: AcceptEncoding, by_script: list[str]) -> tuple[str, ...]:
-    """What may go around a pack or delta.
+def taken(lines: tuple[str, ...], by_script: tuple[str, ...]) -> Taken:
+    """What a client takes, from its Accept-Encoding and Ctxpack-Accept lines."""
+    short = sum(map(len, lines)) + sum(map(len, by_script)) <= _CACHED_LENGTH
+    return _cached(lines, by_script) if short else _taken(lines, by_script)
 
-    A script undoes the outer coding itself, and browsers give it gzip but no zstd: their own ``zstd`` in Accept-Encoding
-    does not count for it, unless the script said so too.
-    """
-    if accept.absent:
-        return ()
-    if not by_script:
-        return tuple(coding for coding in OUTER if accept.accepts(coding))
-    said = AcceptEncoding.parse(by_script)
-    return tuple(
-        coding for coding in OUTER if accept.accepts(coding) and (coding == "gzip" or said.weights.get(coding, 0.0) > 0)
+
+def _taken(lines: tuple[str, ...], by_script: tuple[str, ...]) -> Taken:
+    accept = AcceptEncoding.parse((*lines, *by_script))
+    made = () if accept.absent else tuple(coding for coding in MADE if accept.accepts(coding))
+    outer = made
+    if by_script:
+        # A script undoes the outer coding itself, and browsers give it gzip but no zstd: their own zstd in Accept-Encoding
+        # does not count for it, unless the script said so too.
+        said = AcceptEncoding.parse(by_script)
+        outer = tuple(coding for coding in made if coding == "gzip" or said.weights.get(coding, 0.0) > 0)
+    return Taken(
+        accept, accept.accepts(PACK), accept.accepts(DELTA), accept.accepts("dcz"), accept.accepts("identity"), made, outer
     )
+
+
+_cached = lru_cache(maxsize=1024)(_taken)

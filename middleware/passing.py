@@ -36,12 +36,8 @@ def is_stream(response: web.Response) -> bool:
 
 def takes_all(offers: Offers, codings: tuple[str, ...]) -> bool:
     """Whether the client said it takes every coding of a stack."""
-    return not offers.accept.absent and all(offers.accept.accepts(coding) for coding in codings)
-
-
-def compressible_for(offers: Offers) -> bool:
-    """Whether the client said it takes a coding the gateway makes."""
-    return not offers.accept.absent and (offers.accept.accepts("gzip") or offers.accept.accepts("zstd"))
+    accept = offers.taken.accept
+    return not accept.absent and all(accept.accepts(coding) for coding in codings)
 
 
 def declared_length(response: web.Response) -> int | None:
