@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
-PATIENCE = 4.0
+PATIENCE = 10.0
 """Seconds any single wait may take: a test that hangs says where."""
 
 
