@@ -57,7 +57,7 @@ def _sentence(address: Listen, what: str, error: OSError) -> str:
 
 
 def _remove_stale(path: str) -> None:
-    """A socket file that nobody answers on is left from a process that was killed."""
+    """A socket file that nobody answers on is left from a process that was killed; one that lives raises OSError."""
     if not Path(path).is_socket():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -66,5 +66,7 @@ def _remove_stale(path: str) -> None:
             probe.connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
             Path(path).unlink(missing_ok=True)
-        except OSError:
             return
+        except OSError:  # busy: it lives
+            pass
+    raise OSError(errno.EADDRINUSE, "in use")

@@ -31,6 +31,8 @@ class Router:
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         exchange = exchange_of(request)
+        if exchange.refused is not None:
+            return await self._unrouted(request)
         try:
             route = self.choose(request.method, request.raw_path)
         except Problem as problem:

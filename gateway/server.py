@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.http_writer import HttpVersion11
+from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from gateway.aiohttp_seams import GatewayRequest
 from gateway.wire import MessageMeter, Tally
@@ -25,6 +26,7 @@ from middleware.problems import Problem, internal_response, problem_response
 log = logging.getLogger("packhorse.server")
 
 _MOST_FIELDS = 4096
+_VERSIONS = ((1, 0), (1, 1))
 
 
 class WireRecorder(Protocol):
@@ -62,7 +64,16 @@ class Connection(RequestHandler):
                 data = b"\0\r\n\r\n"
             elif self._poisoned:
                 return
+        waiting = len(self._messages)
         super().data_received(data)
+        if len(self._messages) > waiting and isinstance(self._messages[-1][0], _ErrInfo):
+            self._break_upload()
+
+    def _break_upload(self) -> None:
+        """What the parser refused was a body's framing: tell whoever reads the body, which aiohttp does not."""
+        request = self._current_request
+        if request is not None and not request.content.is_eof():
+            request.content.set_exception(web.RequestPayloadError("the body's framing is malformed"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Settle what arrived for exchanges that will not end in the ordinary way."""
@@ -181,7 +192,12 @@ class GatewayServer(web.Server):
     def _request(
         self, message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: "asyncio.Task[None]"
     ) -> web.BaseRequest:
+        version = message.version
+        if version not in _VERSIONS:
+            message = message._replace(version=HttpVersion11, should_close=True)
         request = GatewayRequest(message, payload, protocol, writer, task, self._loop, client_max_size=0)
-        if "Expect" in message.headers and message.version >= (1, 1):
+        if version not in _VERSIONS:
+            exchange_of(request).refused = Problem("bad-request", "HTTP/1.1 and HTTP/1.0 are served here", status=505)
+        elif "Expect" in message.headers and version >= (1, 1):
             exchange_of(request).expects = True
         return request

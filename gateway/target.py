@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from middleware.problems import Problem
 
 _ABSOLUTE = re.compile(r"[Hh][Tt][Tt][Pp][Ss]?://[^/?#]*")
-_DOT = re.compile(r"(?:\.|%2[eE])")
-_DOUBLE_DOT = re.compile(r"(?:\.|%2[eE]){2}\Z")
+_DOT = re.compile("%2[eE]")
+_SLASH = re.compile(r"/|\\|%2[fF]|%5[cC]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,20 @@ def under(path: str, prefix: str) -> bool:
 
 
 def climbs_out(path: str, prefix: str) -> bool:
-    """Whether dot segments would take the path out of the prefix once an upstream resolves them."""
-    if ".." not in path and not _DOT.search(path):
+    """Whether dot segments would take the path out of the prefix once an upstream resolves them.
+
+    Upstreams differ in what they decode and merge, so the reading is the one that climbs most: ``%2e`` is a dot, ``%2f`` and a
+    backslash are slashes, and an empty segment is none.
+    """
+    if ".." not in path and "%2" not in path:
         return False
     depth = 0
     floor = len([part for part in prefix.split("/") if part])
-    for part in path.split("/")[1:]:
-        if _DOUBLE_DOT.match(part) or part.lower() in (".%2e", "%2e."):
+    for part in _SLASH.split(_DOT.sub(".", path)):
+        if part == "..":
             depth -= 1
             if depth < floor:
                 return True
-        elif not _DOT.fullmatch(part):
+        elif part not in ("", "."):
             depth += 1
     return False

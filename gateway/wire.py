@@ -14,6 +14,7 @@ from enum import Enum, auto
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)[ \t]*\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[^\r\n]*chunked[ \t]*\r\n", re.IGNORECASE)
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;|\Z)")
 _LONGEST_LINE = 64 * 2**10
 
 
@@ -53,6 +54,7 @@ class MessageMeter:
         """A head went over the limit before it ended."""
         self._head_limit = head_limit
         self._state = _State.HEAD
+        self._started = False
         self._held = b""
         self._left = 0
 
@@ -96,10 +98,13 @@ class MessageMeter:
         return len(data)
 
     def _head(self, tally: Tally, data: bytes, position: int) -> int:
-        if not tally.head:
-            while data[position : position + 2] == b"\r\n":  # a parser skips blank lines before a message
-                position += 2
-                tally.head += 2
+        if not self._started:  # a parser skips blank lines before a message
+            begun = len(data) - len(data[position:].lstrip(b"\r\n"))
+            tally.head += begun - position
+            position = begun
+            if position == len(data):
+                return position
+            self._started = True
         end = data.find(b"\r\n\r\n", position)
         if self._held:
             held = self._held + data[position:]
@@ -149,13 +154,14 @@ class MessageMeter:
             return
         if not line:  # the line end after a chunk's data
             return
-        try:
-            self._left = int(line.split(b";", 1)[0], 16)
-        except ValueError:
+        size = _SIZE.match(line)
+        if size is None:
             self._state = _State.LOST
             return
+        self._left = int(size[1], 16)
         self._state = _State.CHUNK_DATA if self._left else _State.TRAILER
 
     def _finish(self, tally: Tally) -> None:
         tally.complete = True
         self._state = _State.HEAD
+        self._started = False

@@ -68,6 +68,8 @@ class _Turn:
     request: web.Request
     exchange: Exchange
     offers: Offers
+    held: dict[str, Base]
+    """The bases that were named and held when the request came, by name: in use, whatever the store does meanwhile."""
     asked: tuple[str, ...]
     """Tags of our own making that the request asked with."""
     response: web.Response
@@ -95,8 +97,7 @@ class DeltaCoder:
         exchange = exchange_of(request)
         offers = offers_of(request)
         await self._read_upload(request, exchange, offers)
-        if exchange.owner is not None and offers.bases:
-            self.store.fetch(exchange.owner.scope, offers.bases)
+        held = self._hold(exchange, offers)
         asked = validators.to_upstream(exchange, self.tags)
         if offers.takes_part:
             _offer_what_can_be_undone(request, exchange)
@@ -104,7 +105,7 @@ class DeltaCoder:
         if not isinstance(response, web.Response) or response.prepared:
             return response
         codings = parse_codings(response.headers.getall("Content-Encoding", ()))
-        turn = _Turn(request, exchange, offers, asked, response, codings)
+        turn = _Turn(request, exchange, offers, held, asked, response, codings)
         try:
             await self._down(turn)
         except BaseException:
@@ -219,15 +220,25 @@ class DeltaCoder:
         may_delta = delta_allowed(headers.get("Sec-Fetch-Site"), headers.get("Sec-Fetch-Mode"), origin, allowed)
         return Material(content, target, bases, came if turn.taken else None, may_delta, self.gzip_level)
 
+    def _hold(self, exchange: Exchange, offers: Offers) -> dict[str, Base]:
+        """The named bases that are in memory; the disk is asked for the others, which may come before the answer does."""
+        if exchange.owner is None or not offers.bases:
+            return {}
+        scope = exchange.owner.scope
+        held = {name: base for name in offers.bases if (base := self.store.find(scope, name)) is not None}
+        if len(held) < len(offers.bases):
+            self.store.fetch(scope, [name for name in offers.bases if name not in held])
+        return held
+
     def _bases(self, turn: _Turn) -> Sequence[Base]:
-        """Those of the named bases that are held for this caller."""
+        """Those of the named bases that are held for this caller, in its order."""
         names, owner = turn.offers.bases, turn.exchange.owner
         if owner is None:
             turn.exchange.lookups = ["unknown"] * len(names)
             return ()
-        turn.exchange.lookups = [self.store.lookup(owner.scope, name) for name in names]
-        found = (self.store.find(owner.scope, name) for name in names)
-        return [base for base in found if base is not None]
+        found = {name: turn.held.get(name) or self.store.find(owner.scope, name) for name in names}
+        turn.exchange.lookups = ["hit" if found[name] else self.store.lookup(owner.scope, name) for name in names]
+        return [base for base in found.values() if base is not None]
 
     def _answer_unchanged(self, turn: _Turn, material: Material) -> bool:
         """The seed's 304-style check: the client's tag of our making still fits."""
@@ -269,7 +280,7 @@ class DeltaCoder:
         body = Body(form.body)
         if isinstance(response.body, Body):
             body.on_end = response.body.on_end
-        no_store = passing.cache_control(response.headers).no_store
+        no_store = any(passing.cache_control(headers).no_store for headers in (response.headers, turn.request.headers))
         may_be_kept = turn.offers.takes_part or exchange.opted_in
         if target is not None and may_be_kept and 200 <= response.status < 300 and not no_store:
 

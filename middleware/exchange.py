@@ -63,7 +63,7 @@ class Exchange:
     upstream_error: str | None = None
     """upstream: why it failed, one of a fixed set of words."""
     refused: Exception | None = None
-    """The server's router: why no route takes the request."""
+    """The server: why no route takes the request."""
     refusal: str | None = None
     """problems: code of the problem the gateway answered with."""
     upstream_done_at: float = 0.0

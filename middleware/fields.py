@@ -16,6 +16,9 @@ OWN_REQUEST = frozenset(
 )
 """What a client says to the gateway and not to the upstream (contract 2; Expect is answered here)."""
 
+COOKIE = "packhorse_session"
+"""Our session cookie; it ends here too."""
+
 FORWARDING = frozenset(
     {"forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-real-ip"}
     | {"x-forwarded-server", "x-forwarded-prefix", "x-forwarded-by", "x-forwarded-ssl"}
@@ -40,3 +43,18 @@ def drop_hop_by_hop(headers: CIMultiDict[str]) -> None:
         for name in tokens(headers.getall("Connection")):
             headers.popall(name, None)
     drop(headers, HOP_BY_HOP)
+
+
+def drop_cookie(headers: CIMultiDict[str]) -> None:
+    """Take our cookie out; the others keep their bytes."""
+    lines = headers.getall("Cookie", ())
+    if not any(COOKIE in line for line in lines):
+        return
+    kept = []
+    for line in lines:
+        pairs = [pair for pair in line.split(";") if pair.strip().partition("=")[0] != COOKIE]
+        if pairs:
+            kept.append(";".join(pairs).strip())
+    headers.popall("Cookie", None)
+    for line in kept:
+        headers.add("Cookie", line)

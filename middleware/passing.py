@@ -1,7 +1,7 @@
 """Which responses are passed as they come, and why: one of the words of ``Packhorse-Why``. Pure."""
 
 from aiohttp import web
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from middleware.cache_control import CacheControl
 from middleware.offers import Offers
@@ -10,7 +10,7 @@ _STREAMS = ("text/event-stream", "application/x-ndjson", "application/ndjson", "
 _BODILESS = frozenset({204, 304})
 
 
-def cache_control(headers: "CIMultiDict[str]") -> CacheControl:
+def cache_control(headers: "CIMultiDict[str] | CIMultiDictProxy[str]") -> CacheControl:
     """The Cache-Control of a message."""
     return CacheControl.parse(headers.getall("Cache-Control", ()))
 

@@ -16,13 +16,13 @@ from pydantic import Field
 from middleware.access import Hasher
 from middleware.cache_control import CacheControl
 from middleware.exchange import Exchange, exchange_of
+from middleware.fields import COOKIE
 from middleware.offers import offers_of
 from middleware.problems import Handler, Problem
 from middleware.settings import Settings
 from middleware.stores import Owner
 from middleware.uploads import UploadReader
 
-COOKIE = "packhorse_session"
 _OPAQUE = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 _CHAT = frozenset({"openai", "anthropic"})
 
@@ -51,7 +51,6 @@ class SessionFinder:
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         exchange = exchange_of(request)
         kind, found = await self._find(request, exchange)
-        _take_out_cookie(exchange)
         if found is None and exchange.principal is None and offers_of(request).takes_part:
             kind, found = "own", secrets.token_urlsafe(16)
             exchange.made_session = found
@@ -118,21 +117,6 @@ def _cookie(lines: "tuple[str, ...] | list[str]") -> str | None:
             if name == COOKIE and _OPAQUE.match(value):
                 return value
     return None
-
-
-def _take_out_cookie(exchange: Exchange) -> None:
-    """Our cookie ends here; the others keep their bytes."""
-    lines = exchange.outgoing.getall("Cookie", ())
-    if not any(COOKIE in line for line in lines):
-        return
-    kept = []
-    for line in lines:
-        pairs = [pair for pair in line.split(";") if pair.strip().partition("=")[0] != COOKIE]
-        if pairs:
-            kept.append(";".join(pairs).strip())
-    exchange.outgoing.popall("Cookie", None)
-    for line in kept:
-        exchange.outgoing.add("Cookie", line)
 
 
 def _in_chat_body(body: bytes | None) -> str | None:
