@@ -144,6 +144,8 @@ class DeltaCoder:
                 self._undo_as_it_comes(turn)
             elif why not in _PASSED_AS_MEASURED:
                 _vary(response)
+            if passing.is_stream(response):
+                response.headers.setdefault("X-Accel-Buffering", "no")  # a proxy in front would hold events back
         self._explain(turn, why)
 
     def _passes(self, turn: _Turn) -> str | None:
@@ -181,7 +183,7 @@ class DeltaCoder:
             return "not-text"
         turn.exchange.original, turn.exchange.decoded = len(content), content
         material = self._material(turn, content, target, bases, Form(", ".join(turn.codings), came, "already-coded"))
-        if self._answer_unchanged(turn, material):
+        if len(content) >= self.settings.min_bytes and self._answer_unchanged(turn, material):
             return None
         if len(content) < self.settings.min_bytes:
             chosen = Chosen(material.came or Form("identity", content, "too-small"), None)
@@ -200,7 +202,7 @@ class DeltaCoder:
         try:
             return await _off_loop(len(came) * _LIKELY_RATIO, undo)
         except CodingError as error:
-            if turn.taken and error.kind in ("too_large", "ratio"):
+            if error.kind == "too_large" or (turn.taken and error.kind == "ratio"):
                 return None
             raise _upstream_lied(error) from error
 

@@ -62,22 +62,23 @@ class SessionFinder:
         return response
 
     async def _find(self, request: web.Request, exchange: Exchange) -> tuple[str, str | None]:
+        """How the session was named, and its name. Without credentials only what cannot be guessed counts."""
         headers = request.headers
         named = headers.getall("Packhorse-Session", ())
         if named:
             if len(named) > 1 or not _OPAQUE.match(named[0]):
                 raise Problem("bad-request", "Packhorse-Session is 1 to 128 of A-Z a-z 0-9 . _ -, once")
             return "own", named[0]
-        for name in self._headers:
-            value = headers.get(name)
-            if value:
-                return f"field {name}", value
+        if exchange.principal is not None:
+            for name in self._headers:
+                value = headers.get(name)
+                if value:
+                    return f"field {name}", value
         cookie = _cookie(headers.getall("Cookie", ()))
         if cookie is not None:
             return "own", cookie
         if exchange.principal is not None and exchange.kind in _CHAT and offers_of(request).takes_part:
-            body = await self._uploads.read(request, exchange)
-            chosen = _in_chat_body(body)
+            chosen = _in_chat_body(await self._uploads.read(request, exchange))
             if chosen is not None:
                 return "chat", chosen
         return "principal", None
