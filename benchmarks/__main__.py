@@ -19,6 +19,8 @@ from benchmarks.traffic import Pace
 
 PARTS = ("traffic", "footprint", "forms", "ctxpack")
 _FULL, _QUICK = Pace(rounds=5, warm=0.15, seconds=0.8), Pace(rounds=2, warm=0.1, seconds=0.3)
+_TWO_CORES = "Server under test on one core, load and upstream on another."
+_ONE_CORE = "One core only: server, load and upstream share it, so figures are not comparable with those of other machines."
 _WIDTH = 120
 """Least width of the tables; a narrower terminal folds them."""
 
@@ -53,11 +55,8 @@ def main() -> int:
     out.width = max(out.width, _WIDTH)
     parts = options.only or [part for part in PARTS if part != "ctxpack"]
     cores = two_cores()
-    out.print(
-        "Server under test on one core, load and upstream on another."
-        if cores
-        else "One core only: server, load and upstream share it, so figures are not comparable with those of other machines."
-    )
+    if "traffic" in parts or "footprint" in parts:
+        out.print(_TWO_CORES if cores else _ONE_CORE)
     sizes = options.size or list(SIZES)
     pace = _QUICK if options.quick else _FULL
     try:

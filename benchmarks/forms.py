@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
+from aiohttp.test_utils import make_mocked_request
+
 from benchmarks import corpora
 from benchmarks.processes import cores
 from ctxpack import ContextPack, ContextPackDelta
 from ctxpack.measure import dcz_compressor
 from middleware.codings import gzip_encode, zstd_encode
 from middleware.forms import Material, choose
-from middleware.negotiation import AcceptEncoding
-from middleware.offers import DELTA, Offers
+from middleware.offers import DELTA, offers_of
 from middleware.stores import Base
 
 FORMS = {
@@ -29,7 +30,6 @@ FORMS = {
 """Key to label, in the order of the table."""
 _DCZ_HEAD = 40
 """Bytes: RFC 9842 section 4."""
-_ACCEPT = AcceptEncoding.parse([f"{DELTA}, gzip, zstd"])
 
 
 @dataclass(slots=True)
@@ -77,8 +77,8 @@ def count(turns: Iterable[bytes]) -> Sums:
 
 def _chosen(body: bytes, pack: ContextPack, held: ContextPack | None) -> int:
     bases = () if held is None else (Base(held.content_bytes, (held.digest,), held),)
-    named = tuple(base.names[0] for base in bases)
-    offers = Offers(_ACCEPT, False, True, False, ("gzip", "zstd"), named, False, False)
+    fields = {"Accept-Encoding": f"{DELTA}, gzip, zstd"} | ({} if held is None else {"Ctxpack-Base": held.digest})
+    offers = offers_of(make_mocked_request("GET", "/", headers=fields))
     return len(choose(Material(body, pack, bases), offers).form.body)
 
 

@@ -106,7 +106,7 @@ def print_footprint(console: Console, footprint: Footprint) -> None:
 
 def print_forms(console: Console, sums: dict[str, Sums], source: str) -> None:
     """Bytes of each form, and the share of raw."""
-    heads = [f"{kind}\n{each.documents} documents\n{each.turns:,} turns" for kind, each in sums.items()]
+    heads = [f"{kind}\ndocuments: {each.documents}\nturns: {each.turns:,}" for kind, each in sums.items()]
     table = _table(console, f"Bytes of all turns, from {source}", "form", *heads)
     for form, label in FORMS.items():
         cells = [f"{each.sizes[form]:,} {each.sizes[form] / max(1, each.sizes['raw']):7.2%}" for each in sums.values()]
