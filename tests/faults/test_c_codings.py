@@ -366,6 +366,42 @@ async def test_c12_c13_a_dictionary_nobody_has_falls_back_softly_and_vary_says_s
             assert "available-dictionary" not in up.last.names()
 
 
+FETCHES = {
+    "a program": ([], [], True),
+    "the same origin": ([("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Mode", "cors")], [], True),
+    "the same site": ([("Sec-Fetch-Site", "same-site"), ("Sec-Fetch-Mode", "no-cors")], [], True),
+    "the user": ([("Sec-Fetch-Site", "none"), ("Sec-Fetch-Mode", "navigate")], [], True),
+    "a stranger's image": ([("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")], [], False),
+    "a stranger's link": ([("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate")], [], False),
+    "a page that is not allowed": (
+        [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "cors"), ("Origin", "https://evil.example")],
+        [("Access-Control-Allow-Origin", "https://good.example")],
+        False,
+    ),
+    "a page that nobody speaks of": (
+        [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "cors"), ("Origin", "https://evil.example")],
+        [],
+        False,
+    ),
+    "a page that is allowed": (
+        [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "cors"), ("Origin", "https://good.example")],
+        [("Access-Control-Allow-Origin", "https://good.example")],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNDERSTOOD)
+@pytest.mark.parametrize("case", list(FETCHES))
+async def test_c12_a_delta_is_only_for_who_may_read_the_answer(kind, case):
+    """RFC 9842, server responsibility; contract 3. The size of a delta tells what a page must not learn."""
+    sent, back, expected = FETCHES[case]
+    async with upstream(growing(kind, back)) as up, gateway_for(up, kind=kind) as gateway, pack_client(gateway) as client:
+        await turn_of(client, kind, 1)
+        turn = await turn_of(client, kind, 2, fields=sent)
+        assert turn.delta is expected
+
+
 STORING = ["no-store", "private, no-store", "NO-STORE", "max-age=60, no-store"]
 
 

@@ -64,17 +64,18 @@ async def test_e01_simultaneous_turns_of_one_session_are_all_served(kind, where,
             async with connect(gateway) as connection:
                 client = PackClient(connection, "one", SPOKEN, ())
                 client.held = dict(first.held)
-                turn = await turn_of(client, kind, number, method=method)
+                turn = await turn_of(client, kind, 2 + number % 6, method=method)
                 return client, turn.delta
 
         done = await asyncio.gather(*(one(number) for number in range(2, count + 2)))
         assert [delta for _, delta in done] == [True] * count
         assert len(up.requests) == count + 1
+        barrier = asyncio.Barrier(1)
         client, _ = done[-1]
         async with connect(gateway) as connection:
             client.client = connection
-            barrier = asyncio.Barrier(1)
-            assert (await turn_of(client, kind, count + 2, method=method)).delta
+            await turn_of(client, kind, count + 2, method=method)  # its bases may be among those that 24 others displaced
+            assert (await turn_of(client, kind, count + 3, method=method)).delta
 
 
 @pytest.mark.parametrize("where", STORES)

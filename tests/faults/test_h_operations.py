@@ -433,6 +433,14 @@ def test_h10_show_config_says_what_is_in_force_and_hides_secrets(tmp_path):
         assert word in done.stdout
 
 
+@pytest.mark.limit(60)
+async def test_h10_what_is_not_by_default_is_said_at_start():
+    """So that an upgrade that changes a default, or a file that overrides one, is seen."""
+    async with upstream(growing()) as up, gateway_process(up, bases={"keep": 7}, access={"keys": []}) as gateway:
+        await uses_delta(gateway)
+        assert "bases.keep" in gateway.log
+
+
 async def test_h_a_taken_port_is_a_clear_message(tmp_path):
     async with upstream(Reply(body=b"ok")) as up:
         config = tmp_path / "c.yaml"
