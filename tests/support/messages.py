@@ -178,7 +178,6 @@ async def read_chunked(channel: Channel, into: Response | None = None) -> tuple[
         chunks.append(data[:-2])
         if into is not None:
             into.chunks.append(data[:-2])
-            into.body += data[:-2]
     lines = []
     while (line := await channel.until(b"\r\n")) != b"\r\n":
         raw += line
@@ -232,7 +231,10 @@ async def read_response_body(channel: Channel, response: Response) -> None:
     """Fill in the body; a cut leaves ``complete`` False."""
     try:
         if response.framing == "chunked":
-            response.raw_body, _, response.trailers = await read_chunked(channel, response)
+            try:
+                response.raw_body, _, response.trailers = await read_chunked(channel, response)
+            finally:
+                response.body = b"".join(response.chunks)
         elif response.framing == "length":
             response.body = response.raw_body = await channel.exactly(int(response.values("content-length")[0]))
         elif response.framing == "close":
