@@ -7,8 +7,8 @@ import pytest
 from support.certificates import authority
 from support.client import ask, connect
 from support.gateways import gateway_for, gateway_process
-from support.messages import Request
-from support.upstream import Reply, upstream
+from support.messages import Request, head_bytes
+from support.upstream import Peer, Reply, each, upstream
 
 from config.schema import Route
 from gateway.clients import Clients
@@ -73,6 +73,24 @@ async def test_the_heads_of_answers_have_a_limit_and_many_fields_pass() -> None:
         assert refused.status == 502
         assert b"urn:packhorse:upstream-cut" in refused.body
         assert (await client.ask("GET", "/large")).status == 200
+
+
+NO_STATUS = ["000 X", "099 X", "1 X", "20 X", "2000 X", "abc X"]
+
+
+@pytest.mark.parametrize("line", [*(f"HTTP/1.1 {rest}" for rest in NO_STATUS), "HTP/1.1 200 OK"])
+@pytest.mark.parametrize("kind", ["plain", "prepare"])
+async def test_an_answer_without_a_status_is_a_502(line: str, kind: str) -> None:
+    """RFC 9110 15: a status is three digits from 100 on; ``HTTP/1.1 0 X`` to the client would be no HTTP."""
+
+    async def answer(peer: Peer, request: Request) -> None:
+        await peer.send(head_bytes(line, [("Content-Length", "1")]) + b"x")
+        peer.close()
+
+    async with upstream(each(answer)) as up, gateway_for(up, kind=kind) as gateway:
+        response = await ask(gateway, "GET", "/")
+        assert response.status == 502
+        assert b"urn:packhorse:upstream-cut" in response.body
 
 
 async def test_cookies_are_not_kept_for_the_next_caller() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from hypothesis import example, given
+from hypothesis import settings as bounds
 from hypothesis import strategies as st
 from support.channel import eventually
 from support.client import ask, connect, request_bytes
@@ -81,6 +82,7 @@ def test_hostile_paths_make_one_printable_line(path: str) -> None:
         line.encode()
 
 
+@bounds(deadline=None)
 @given(st.text(max_size=400))
 @example("\ud800")
 @example("\\x00")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.client import ask, connect
 from support.gateways import gateway_for
@@ -82,6 +82,7 @@ def test_what_no_route_can_take_is_a_problem(method: str, target: str, code: str
     assert (refused.value.code, refused.value.status) == (code, status)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["GET", "CONNECT", "OPTIONS", "X"]), st.text(max_size=60) | st.text("/.%2eE:?#v1*\\", max_size=40))
 def test_choosing_raises_nothing_but_problems(method: str, target: str) -> None:
     for router in (ROUTER, NARROW):

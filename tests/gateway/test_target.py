@@ -1,7 +1,7 @@
 """The request target taken apart: every byte kept, nothing decoded, and no authority of a client's ever used."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.target import Target, climbs_out, split_target, under
@@ -47,6 +47,7 @@ def test_what_is_neither_a_path_nor_an_http_url_is_refused(raw: str) -> None:
     assert raw not in refused.value.detail or len(raw) < 2
 
 
+@settings(deadline=None)
 @given(st.text(max_size=80))
 @example("http://")
 @example("http://\x00/\ud800")
@@ -85,6 +86,7 @@ def test_a_prefix_covers_whole_segments_of_the_raw_path(path: str, prefix: str, 
     assert under(path, prefix) is covered
 
 
+@settings(deadline=None)
 @given(PATHS, PATHS)
 def test_covering_is_by_segments(path: str, prefix: str) -> None:
     segments, wanted = path.split("/"), prefix.rstrip("/").split("/")
@@ -105,6 +107,7 @@ def resolved(path: str) -> list[str]:
     return out
 
 
+@settings(deadline=None)
 @given(PATHS, st.sampled_from(["/", "/v1", "/v1/", "/v1/a", "/a/v1"]))
 @example("/v1/%2e%2e/a", "/v1")
 @example("/v1/a/.%2E/%2E./b", "/v1")

@@ -7,7 +7,7 @@ from itertools import pairwise
 from types import FrameType
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.wire import MessageMeter, Tally
@@ -118,6 +118,7 @@ def total(meter: MessageMeter) -> int:
 CUTS = st.lists(st.integers(0, 4000), max_size=12)
 
 
+@settings(deadline=None)
 @given(st.lists(messages(), min_size=1, max_size=5), CUTS)
 def test_each_message_has_its_own_head_and_body_wherever_the_bytes_are_split(sent: list[Message], cuts: list[int]) -> None:
     meter = fed(split(b"".join(message.raw for message in sent), cuts))
@@ -126,12 +127,14 @@ def test_each_message_has_its_own_head_and_body_wherever_the_bytes_are_split(sen
     assert not meter.head_too_large
 
 
+@settings(deadline=None)
 @given(st.lists(messages(), min_size=1, max_size=3))
 def test_so_it_is_byte_by_byte(sent: list[Message]) -> None:
     whole = b"".join(message.raw for message in sent)
     assert figures(fed([whole[at : at + 1] for at in range(len(whole))])) == [message.figures for message in sent]
 
 
+@settings(deadline=None)
 @given(messages(), st.data())
 def test_a_message_that_is_cut_off_is_not_complete_and_all_its_bytes_are_counted(message: Message, data: st.DataObject) -> None:
     lead = len(message.raw) - len(message.raw.lstrip(b"\r\n"))
@@ -149,6 +152,7 @@ def test_blank_lines_before_a_message_are_part_of_its_head_however_they_arrive()
         assert figures(meter) == [(len(raw), 0)], f"in pieces of {size}"
 
 
+@settings(deadline=None)
 @given(st.lists(messages(), max_size=2), st.binary(max_size=300), CUTS)
 @example([], b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabcde", [])
 @example([], b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabcde", [51])
@@ -167,6 +171,7 @@ def test_what_cannot_be_followed_raises_nothing_and_every_byte_is_counted_once(
 CHUNK_LINES = st.text("0123456789abcdefABCDEFx_+-; \t\r\n\x00", max_size=30).map(str.encode)
 
 
+@settings(deadline=None)
 @given(st.lists(CHUNK_LINES, max_size=6), CUTS)
 @example([b"-5\r\n"], [])
 @example([b"-1\r\n", b"-1\r\n"], [60])
@@ -179,6 +184,7 @@ def test_chunk_lines_of_any_kind_come_to_an_end(lines: list[bytes], cuts: list[i
     assert all(tally.head >= 0 and tally.body >= 0 for tally in meter.tallies)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), messages())
 def test_after_a_chunk_line_that_is_none_the_rest_is_head_of_the_message(garbage: bytes, message: Message) -> None:
     """Nothing after it can be told apart any more; the parser has closed the connection."""
@@ -214,6 +220,7 @@ def test_an_endless_head_takes_no_endless_memory() -> None:
     assert total(meter) == 200_000
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_in_a_tunnel_all_is_body_of_the_message_that_opened_it(first: bytes, second: bytes) -> None:
     head = b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n"
