@@ -17,13 +17,13 @@ from config.errors import ConfigError
 from config.loader import load
 from config.schema import Configuration
 from ctxpack import ContextPack
-from ctxpack.minutes import minutes
 from gateway import log as logs
 from gateway.listeners import CannotListen
 from gateway.replay.counted import Reader, differences, print_counted
 from gateway.replay.measuring import Client, ReplayFailed, Turn
 from gateway.replay.passes import run_all
-from gateway.replay.report import codings_lines, print_table
+from gateway.replay.report import codings_lines, print_table, saved_line
+from gateway.sample.documents import turns as turns_of
 from gateway.sample.serving import serving, stop_signal
 from gateway.sample.upstream import application
 from gateway.service import Gateway, running
@@ -31,6 +31,7 @@ from gateway.service import Gateway, running
 _PORT = 8080
 _STORE = Path("var/packhorse.sqlite3")
 _PACE = 0.02
+_DOCUMENT, _SEED = "meeting", 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +93,7 @@ def _configuration(port: int, upstream: str) -> Configuration:
 async def _tour(arguments: argparse.Namespace, output: Console, errors: Console) -> int:
     stop = stop_signal()
     async with AsyncExitStack() as stack:
-        upstream = arguments.upstream or await stack.enter_async_context(serving(application(pace=_PACE)))
+        upstream = arguments.upstream or await stack.enter_async_context(serving(application(_SEED, pace=_PACE)))
         configuration = _configuration(int(arguments.port), upstream)
         stack.callback(logs.start(configuration.log).stop)
         gateway = await stack.enter_async_context(running(configuration))
@@ -107,25 +108,26 @@ async def _tour(arguments: argparse.Namespace, output: Console, errors: Console)
 
 
 async def _replay(gateway: Gateway, output: Console, errors: Console) -> bool:
-    """Replay the minutes, print what it cost and what the gateway counted; whether the two agree."""
-    texts = [text.encode() for text in minutes()]
-    turns = [Turn(f"/prepare/meeting?turn={number}", text) for number, text in enumerate(texts, 1)]
+    """Replay the meeting, print what it cost and what the gateway counted; whether the two agree."""
+    texts = [text.encode() for text in turns_of(_DOCUMENT, _SEED)]
+    turns = [Turn(f"/prepare/{_DOCUMENT}?turn={number}", text) for number, text in enumerate(texts, 1)]
     async with ClientSession() as admin, Client(gateway.url) as client:
         reader = Reader(admin, gateway.admin_url)
         await reader.begin()
         rows = await run_all(client, turns, errors, reader.after)
-    title = f"One meeting of {len(turns)} turns through {gateway.url}, each turn the whole minutes so far"
+    title = f"One meeting of {len(turns)} turns through {gateway.url}, each turn the whole record so far"
     print_table(output, rows, title)
     for line in codings_lines(rows):
         output.print(f"  {line}", style="dim", markup=False)
-    proven = f"All {len(rows) * len(turns)} bodies were rebuilt by the client and are equal to the minutes, byte by byte."
+    proven = f"All {len(rows) * len(turns)} bodies were rebuilt by the client and are equal to the record, byte by byte."
     output.print(proven + "\n", soft_wrap=True)
     print_counted(output, rows, reader.forms)
     disagreeing = differences(rows, reader.forms)
     for sentence in disagreeing:
         errors.print(f"tour: the counters disagree with the client: {sentence}")
     if not disagreeing:
-        output.print("Client and counters agree to the byte, heads included.\n")
+        output.print("Client and counters agree to the byte, heads included.")
+    output.print(saved_line(rows) + "\n", soft_wrap=True, style="bold")
     return not disagreeing
 
 
@@ -155,7 +157,7 @@ def _say_where(output: Console, gateway: Gateway, upstream: str, *, sample: bool
 
 def _sample_lines(url: str) -> list[str]:
     """Lines to copy: the plain document, then two turns in a session, the second as a delta; and a stream of chat."""
-    held = ContextPack.from_content(list(minutes())[38]).digest
+    held = ContextPack.from_content(turns_of(_DOCUMENT, _SEED)[38]).digest
     ask = '{"model": "sample", "stream": true, "messages": [{"role": "user", "content": "When does the ferry come?"}]}'
     session = "-H 'Packhorse-Session: me' -H 'Packhorse-Debug: 1'"
     return [

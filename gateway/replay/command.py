@@ -16,7 +16,7 @@ from gateway.replay.forms import FORMS
 from gateway.replay.loopback import loopback
 from gateway.replay.measuring import Client, ReplayFailed, Turn
 from gateway.replay.passes import run_all
-from gateway.replay.report import Row, as_json, codings_lines, print_table
+from gateway.replay.report import Row, as_json, codings_lines, print_table, saved_line
 from gateway.replay.turns import CUT, Misuse, Turns, load
 
 _FIELD = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n\0]*)")
@@ -81,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         output.print(f"  {line}", style="dim", markup=False)
     proven = f"All {len(rows) * len(turns.texts)} bodies were rebuilt and are equal to their texts, byte by byte."
     output.print(proven, soft_wrap=True)
+    output.print(saved_line(rows), soft_wrap=True)
     return 0
 
 

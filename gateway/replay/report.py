@@ -79,6 +79,22 @@ def codings_lines(rows: Sequence[Row]) -> list[str]:
     ]
 
 
+def saved_line(rows: Sequence[Row]) -> str:
+    """One sentence: what the deltas took less, or more, than raw and than gzip, heads included."""
+    cost = {row.form.key: row.body + row.head for row in rows}
+    told = [
+        f"{row.form.name} took {_compared(cost[row.form.key], cost['raw'])} than raw"
+        f" and {_compared(cost[row.form.key], cost['gzip'])} than gzip"
+        for row in rows
+        if row.form.bases == "last"
+    ]
+    return f"Heads included, {'; '.join(told)}."
+
+
+def _compared(part: int, whole: int) -> str:
+    return f"{share(abs(whole - part), whole)} {'less' if part <= whole else 'more'}"
+
+
 def as_json(rows: Sequence[Row], what: str, through: str) -> dict[str, Any]:
     """Everything measured, turn by turn. Reached only when every body was proven, hence ``verified``."""
     raw = rows[0].body

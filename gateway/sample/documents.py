@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from ctxpack.minutes import minutes
 from gateway.sample import retrieval
-from gateway.sample.shelf import handbook, notes, questions
+from gateway.sample.shelf import handbook, meeting, notes, questions
 
 _REVISIONS = 20
 _NUMBER = re.compile(r"\b\d+\b")
@@ -31,6 +31,10 @@ class Document:
 
 
 def _meeting(_seed: int) -> tuple[str, ...]:
+    return meeting()
+
+
+def _minutes(_seed: int) -> tuple[str, ...]:
     return tuple(minutes())
 
 
@@ -79,7 +83,8 @@ def _revisions(seed: int) -> tuple[str, ...]:
 
 
 DOCUMENTS = (
-    Document("meeting", "Minutes of one meeting; each turn adds a speech at the end.", _meeting, strong_tag=True),
+    Document("meeting", "The record of one long meeting; each turn adds a speech at the end.", _meeting, strong_tag=True),
+    Document("minutes", "Formulaic minutes of the size of the seed's; each turn adds a line.", _minutes, strong_tag=True),
     Document(
         "handbook/references",
         "What a retriever hands a model: six references, which change places, and a conversation that grows.",
@@ -92,7 +97,7 @@ DOCUMENTS = (
         strong_tag=True,
         cache_control="private, max-age=60",
     ),
-    Document("private", "The minutes again, with an order not to store them.", _meeting, cache_control="no-store"),
+    Document("private", "The minutes again, with an order not to store them.", _minutes, cache_control="no-store"),
 )
 """Everything below ``/prepare/``."""
 

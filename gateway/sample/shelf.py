@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import accumulate
 
 SECTION = "## "
 
@@ -33,6 +34,14 @@ def questions() -> tuple[str, ...]:
 def notes() -> tuple[str, ...]:
     """Remarks that a revision of the handbook may add."""
     return tuple(_read("notes.txt").splitlines())
+
+
+@cache
+def meeting() -> tuple[str, ...]:
+    """The record of a long meeting after each of its forty speeches: the text up to and with that speech."""
+    speeches = _read("meeting.md").split("\n" + SECTION)
+    _opening, *texts = accumulate(speeches, lambda text, speech: f"{text}\n{SECTION}{speech}")
+    return tuple(texts)
 
 
 @cache

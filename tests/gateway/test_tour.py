@@ -53,10 +53,16 @@ async def test_once_prints_both_tables_and_ends(tmp_path: Path) -> None:
     assert status == 0, errors
     assert "All 200 bodies were rebuilt" in output
     assert "Client and counters agree to the byte" in output
-    sent = {name: int(size.replace(",", "")) for name, size in re.findall(r"^(\S.*?) {2,}([\d,]+) +[\d.]+ %", output, re.M)}
+    table = re.findall(r"^(\S.*?) {2,}([\d,]+) +[\d.]+ % +[\d,]+ +([\d,]+) ", output, re.M)
+    sent = {name: int(bodies.replace(",", "")) for name, bodies, _ in table}
+    together = {name: int(total.replace(",", "")) for name, _, total in table}
     assert list(sent) == ["raw", "full packs", "deltas", "deltas + gzip", "gzip"]
-    assert sent["deltas + gzip"] < sent["gzip"] < sent["raw"] < sent["full packs"]
-    assert sent["deltas"] < sent["raw"] / 3
+    assert sent["deltas + gzip"] < sent["deltas"] < sent["gzip"] < sent["raw"] < sent["full packs"]
+    assert together["deltas"] < together["raw"] / 10
+    assert together["deltas + gzip"] < together["gzip"] / 5
+    saved = {form: 100 - 100 * together[form] / together["raw"] for form in ("deltas", "deltas + gzip")}
+    assert f"deltas took {saved['deltas']:.1f} % less than raw and" in output
+    assert f"deltas + gzip took {saved['deltas + gzip']:.1f} % less than raw and" in output
     assert (tmp_path / "var").is_dir()
 
 
@@ -79,7 +85,7 @@ async def test_stays_up_and_says_where(tmp_path: Path) -> None:
         clients = (await line_with(process.stdout, "clients")).split()[1]
         metrics = (await line_with(process.stdout, "metrics")).split()[1]
         await line_with(process.stdout, "Ctrl-C")
-        assert b"# Ferry works" in await asyncio.to_thread(fetched, f"{clients}/prepare/meeting?turn=40")
+        assert b"# Rainy season planning" in await asyncio.to_thread(fetched, f"{clients}/prepare/meeting?turn=40")
         assert b"packhorse_link_bytes_total" in await asyncio.to_thread(fetched, metrics)
         process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), 15) == 0

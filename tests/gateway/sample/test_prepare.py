@@ -10,19 +10,20 @@ from aiohttp import ClientSession
 from ctxpack.minutes import minutes
 from gateway.sample.documents import DOCUMENTS, turns
 from gateway.sample.serving import serving
+from gateway.sample.shelf import meeting
 from gateway.sample.upstream import application
 
 
-async def test_get_and_post_give_the_minutes_of_a_turn(sample: ClientSession) -> None:
-    expected = list(minutes())
+@pytest.mark.parametrize(("name", "expected"), [("meeting", meeting()), ("minutes", tuple(minutes()))])
+async def test_get_and_post_give_the_text_of_a_turn(sample: ClientSession, name: str, expected: tuple[str, ...]) -> None:
     for turn in (1, 7, 40):
-        async with sample.get(f"/prepare/meeting?turn={turn}") as answer:
+        async with sample.get(f"/prepare/{name}?turn={turn}") as answer:
             assert answer.status == 200
             assert answer.headers["Content-Type"] == "text/markdown; charset=utf-8"
             assert await answer.text() == expected[turn - 1]
-        async with sample.post("/prepare", json={"document": "meeting", "turn": turn}) as answer:
+        async with sample.post("/prepare", json={"document": name, "turn": turn}) as answer:
             assert await answer.text() == expected[turn - 1]
-        async with sample.post("/prepare/meeting", json={"turn": turn}) as answer:
+        async with sample.post(f"/prepare/{name}", json={"turn": turn}) as answer:
             assert await answer.text() == expected[turn - 1]
 
 
@@ -60,7 +61,7 @@ async def test_conditional_get(sample: ClientSession) -> None:
 async def test_head_has_no_body(sample: ClientSession) -> None:
     async with sample.head("/prepare/meeting?turn=3") as answer:
         assert answer.status == 200
-        assert int(answer.headers["Content-Length"]) == len(list(minutes())[2].encode())
+        assert int(answer.headers["Content-Length"]) == len(meeting()[2].encode())
 
 
 async def test_echo_keeps_body_and_type(sample: ClientSession) -> None:
@@ -92,6 +93,19 @@ async def test_coded_request_is_415_and_says_what_is_taken(sample: ClientSession
         async with sample.post(path, data=body, headers={"Content-Encoding": "gzip"}) as answer:
             assert answer.status == 415
             assert answer.headers["Accept-Encoding"] == "identity"
+
+
+def test_meeting_grows_by_a_speech_and_is_prose_of_real_size() -> None:
+    texts = meeting()
+    assert [text.count("\n## ") for text in texts] == list(range(1, 41))
+    assert all(after.startswith(before + "\n## ") for before, after in itertools.pairwise(texts))
+    assert all(text.endswith("\n") and not text.endswith("\n\n") for text in texts)
+    assert "are invented" in texts[0][:400]
+    whole = texts[-1].encode()
+    assert 65_000 < len(whole) < 80_000
+    assert 2.2 < len(whole) / len(gzip.compress(whole, 6)) < 2.8
+    lines = [line for line in texts[-1].splitlines() if len(line) > 60]
+    assert len(set(lines)) == len(lines)
 
 
 def test_references_change_places_and_the_conversation_grows() -> None:
