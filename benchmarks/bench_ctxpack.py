@@ -3,7 +3,8 @@
     python benchmarks/bench_ctxpack.py [--json] [--sizes 4KB,64KB,1MB,16MB]
 
 Every figure is the best of several runs on one core. MB/s are of content (1 MB = 1,000,000 bytes). `append` is what a
-gateway does at each turn: pack a text that grew by 400 bytes, and make the delta to the pack before.
+gateway does at each turn: pack a text that grew by 400 bytes, and make the delta to the pack before. Memory is what 50
+packs with their digests hold, over the bytes of their texts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import platform
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -73,6 +75,8 @@ def figures(name: str, size: int) -> list[Figure]:
     delta_wire = ContextPackDelta.between(pack, edited).to_bytes()
     edit_delta = ContextPackDelta.from_bytes(delta_wire)
     operations: dict[str, Callable[[], object]] = {
+        "digest": lambda: ContextPack.from_utf8(data).digest,
+        "digest after, edit in the middle": lambda: ContextPack.from_utf8(edited.content_bytes, after=pack).digest,
         "pack": lambda: ContextPack.from_utf8(data).to_bytes(),
         "pack, Chinese": lambda: ContextPack.from_utf8(wide).to_bytes(),
         "from_bytes": lambda: ContextPack.from_bytes(wire),
@@ -89,6 +93,21 @@ def figures(name: str, size: int) -> list[Figure]:
     return found
 
 
+def memory(successive: bool, count: int = 50, size: int = 64_000) -> float:
+    """Return what packs of growing or of unrelated texts cost in memory, the text itself being 1."""
+    data = text_of(size + count * 1000)
+    packs: list[ContextPack] = []
+    tracemalloc.start()
+    for number in range(count):
+        text = data[: size + number * 400] if successive else data[number * 1000 : number * 1000 + size]
+        packs.append(ContextPack.from_utf8(text, after=packs[-1] if packs and successive else None))
+        _ = packs[-1].digest
+    del text
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return used / sum(pack.total_bytes for pack in packs)
+
+
 def main() -> int:
     """Print the table and return 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -99,13 +118,17 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown size {', '.join(sorted(unknown))}; give some of {', '.join(SIZES)}")
     rows = [row for name in options.sizes.split(",") for row in figures(name, SIZES[name])]
+    held = {"successive": memory(successive=True), "unrelated": memory(successive=False)}
     if options.json:
-        print(json.dumps({"python": platform.python_version(), "figures": [row._asdict() for row in rows]}))
+        figures_now = [row._asdict() for row in rows]
+        print(json.dumps({"python": platform.python_version(), "figures": figures_now, "memory": held}))
         return 0
     print(f"Python {platform.python_version()}, {platform.machine()}")
-    print(f"{'operation':<30}{'size':>6}{'ms':>10}{'MB/s':>10}")
+    print(f"{'operation':<34}{'size':>6}{'ms':>10}{'MB/s':>10}")
     for row in sorted(rows, key=lambda row: row.operation):
-        print(f"{row.operation:<30}{row.size:>6}{row.milliseconds:>10.3f}{row.mb_per_second:>10.0f}")
+        print(f"{row.operation:<34}{row.size:>6}{row.milliseconds:>10.3f}{row.mb_per_second:>10.0f}")
+    for kind, times in held.items():
+        print(f"memory of {kind} packs: {times:.2f} times their text")
     return 0
 
 

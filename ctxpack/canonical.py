@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import hashlib
 from binascii import b2a_base64
-from typing import Iterable, Optional, Protocol, Sequence, Tuple
+from typing import Iterable, Protocol, Sequence, Union
 
 PACK_SCHEMA = "ctxpack.pack.v1"
 DELTA_SCHEMA = "ctxpack.delta.v1"
 
 _DIGEST_HEAD = b'{"chunk_bytes":['
 _DIGEST_TAIL = b'],"schema":"ctxpack.pack.v1"}'
+_DIGEST_SIZE = len("sha256:") + 64
+
+_BETWEEN = b'","'
+"""What stands between the strings of an array. Encoded chunks are passed about with one after each, the last included."""
 
 
 class Running(Protocol):
     """The part of a hashlib object used here."""
 
-    def update(self, data: bytes, /) -> None:
+    def update(self, data: Union[bytes, memoryview], /) -> None:
         """Feed bytes."""
 
     def copy(self) -> Running:
@@ -33,52 +37,53 @@ class Running(Protocol):
         """Return the digest so far, in lower-case hex."""
 
 
-def encode_chunks(chunks: Iterable[bytes]) -> Tuple[bytes, ...]:
-    """Return standard padded Base64 of each chunk, as ASCII bytes."""
-    return tuple([b2a_base64(chunk, newline=False) for chunk in chunks])
+START: Running = hashlib.sha256(_DIGEST_HEAD + b'"')
+"""The hash of a pack before its first chunk. Copy it."""
+
+EMPTY_DIGEST = "sha256:" + hashlib.sha256(_DIGEST_HEAD + _DIGEST_TAIL).hexdigest()
+"""Of the pack without chunks, which has no `"` to begin with."""
 
 
-def encoded_length(encoded: Sequence[bytes]) -> int:
-    """Return the length in bytes of the JSON array `array` would write."""
-    return sum(map(len, encoded)) + 3 * len(encoded) + 1 if encoded else 2
+def encode_chunks(chunks: Iterable[bytes]) -> bytes:
+    """Return the standard padded Base64 of each chunk, each followed by `","`."""
+    return b"".join(map(b2a_base64, chunks)).replace(b"\n", _BETWEEN)
 
 
-def array(encoded: Sequence[bytes]) -> bytes:
-    """Return the JSON array of Base64 strings."""
-    return b'["' + b'","'.join(encoded) + b'"]' if encoded else b"[]"
+def encoded_length(sizes: Iterable[int]) -> int:
+    """Return the length in bytes of what `encode_chunks` makes of chunks of these sizes."""
+    return sum([(size + 2) // 3 * 4 + 3 for size in sizes])
 
 
-def start_digest() -> Running:
-    """Return the hash of a pack before its first chunk."""
-    return hashlib.sha256(_DIGEST_HEAD)
+def array(encoded: bytes) -> Iterable[Union[bytes, memoryview]]:
+    """Return the JSON array of chunks that are encoded, in parts."""
+    return (b'["', memoryview(encoded)[: -len(_BETWEEN)], b'"]') if encoded else (b"[]",)
 
 
-def feed(running: Running, encoded: Sequence[bytes], first: bool) -> None:
-    """Feed chunks in Base64; `first` says that none was fed before."""
-    if encoded:
-        running.update(b'"' if first else b',"')
-        running.update(b'","'.join(encoded))
-        running.update(b'"')
+def array_length(sizes: Sequence[int]) -> int:
+    """Return the length in bytes of the JSON array of chunks of these sizes."""
+    return encoded_length(sizes) + 1 if sizes else 2
 
 
-def finish_digest(running: Running) -> str:
-    """Close the JSON and return the digest as `sha256:<hex>`. `running` is spent."""
-    running.update(_DIGEST_TAIL)
+def finish_digest(running: Running, encoded: Union[bytes, memoryview]) -> str:
+    """Feed the last chunks (one at least), close the JSON and return the digest. `running` is spent."""
+    running.update(encoded[: -len(_BETWEEN)])
+    running.update(b'"' + _DIGEST_TAIL)
     return "sha256:" + running.hexdigest()
 
 
-def pack_bytes(encoded: Sequence[bytes], digest: str, total_bytes: int) -> bytes:
-    """Return the canonical JSON of a pack."""
-    head = b'{"byte_count":%d,"chunk_bytes":' % byte_count(encoded, digest, total_bytes)
-    return b"".join((head, array(encoded), _pack_tail(digest, total_bytes)))
+def pack_bytes(encoded: bytes, sizes: Sequence[int], digest: str, total_bytes: int) -> bytes:
+    """Return the canonical JSON of a pack whose chunks have these sizes."""
+    head = b'{"byte_count":%d,"chunk_bytes":' % byte_count(sizes, total_bytes)
+    return b"".join((head, *array(encoded), _pack_tail(digest, total_bytes)))
 
 
-def byte_count(encoded: Sequence[bytes], digest: str, total_bytes: int) -> int:
+def byte_count(sizes: Sequence[int], total_bytes: int) -> int:
     """Return the length in bytes of the pack that holds this very number: the smallest fixed point.
 
     There always is one, and sometimes two (996 other bytes: 999 and 1000 both fit); the smaller counts.
     """
-    others = len(b'{"byte_count":,"chunk_bytes":') + encoded_length(encoded) + len(_pack_tail(digest, total_bytes))
+    tail = len(_pack_tail("", total_bytes)) + _DIGEST_SIZE
+    others = len(b'{"byte_count":,"chunk_bytes":') + array_length(sizes) + tail
     digits = 1
     while len(str(others + digits)) != digits:
         digits += 1
@@ -89,12 +94,12 @@ def _pack_tail(digest: str, total_bytes: int) -> bytes:
     return b',"digest":"%b","schema":"ctxpack.pack.v1","total_bytes":%d}' % (digest.encode("ascii"), total_bytes)
 
 
-def delta_bytes(base_digest: str, kept_chunks: int, encoded: Optional[Sequence[bytes]], target_digest: str) -> bytes:
-    """Return the canonical JSON of a delta; with `encoded` None its two parts without the array, to be counted."""
+def delta_bytes(base_digest: str, kept_chunks: int, encoded: bytes, target_digest: str) -> bytes:
+    """Return the canonical JSON of a delta."""
     return b"".join(
         (
             b'{"base_digest":"%b","kept_chunks":%d,"new_chunks":' % (base_digest.encode("ascii"), kept_chunks),
-            b"" if encoded is None else array(encoded),
+            *array(encoded),
             b',"schema":"ctxpack.delta.v1","target_digest":"%b"}' % target_digest.encode("ascii"),
         )
     )

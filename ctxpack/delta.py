@@ -5,9 +5,7 @@ Rebuilding needs the base and the serialised delta, nothing else: no cache of th
 
 from __future__ import annotations
 
-from itertools import compress, count
-from operator import ne
-from typing import Any, ClassVar, FrozenSet, Iterable, Optional, Sequence, Tuple, Type
+from typing import Any, ClassVar, FrozenSet, Iterable, Optional, Tuple, Type
 
 from ctxpack import canonical
 from ctxpack.errors import ContextPackError
@@ -31,7 +29,7 @@ _set = object.__setattr__
 class ContextPackDelta:
     """What turns one pack into another. Immutable and hashable."""
 
-    __slots__ = ("_base_digest", "_encoded", "_kept_chunks", "_new_chunks", "_target_digest")
+    __slots__ = ("_base_digest", "_kept_chunks", "_new_chunks", "_target_digest")
 
     schema: ClassVar[str] = canonical.DELTA_SCHEMA
     """The field of that name."""
@@ -39,7 +37,6 @@ class ContextPackDelta:
     _base_digest: str
     _kept_chunks: int
     _new_chunks: Tuple[bytes, ...]
-    _encoded: Tuple[bytes, ...]
     _target_digest: str
 
     def __init__(self, base_digest: str, kept_chunks: int, new_chunks: Iterable[bytes], target_digest: str) -> None:
@@ -49,16 +46,16 @@ class ContextPackDelta:
         check_chunks(chunks, "new_chunks")
         check_digest(check_string(base_digest, "base_digest"), "base_digest")
         check_digest(check_string(target_digest, "target_digest"), "target_digest")
-        self._fill(base_digest, kept_chunks, tuple(chunks), canonical.encode_chunks(chunks), target_digest)
+        self._fill(base_digest, kept_chunks, tuple(chunks), target_digest)
 
     @classmethod
     def between(cls, base: ContextPack, target: ContextPack) -> ContextPackDelta:
         """Return the delta that makes `target` of `base`: the longest common prefix of chunks stays.
 
-        The Base64 of the new chunks is that of `target`; none is computed.
+        No Base64 is made here: of several deltas the best can be chosen before one is serialised.
         """
-        kept = common_chunks(base.chunk_bytes, target.chunk_bytes)
-        return cls._made(base.digest, kept, target.chunk_bytes[kept:], target.base64_chunks[kept:], target.digest)
+        kept = base._common_chunks(target)
+        return cls._made(base.digest, kept, tuple(target._pieces(kept)), target.digest)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, strict: bool = True, max_bytes: Optional[int] = None) -> ContextPackDelta:
@@ -76,37 +73,22 @@ class ContextPackDelta:
         chunks, encoded = decode_chunks(strings, "new_chunks")
         check_digest(base_digest, "base_digest")
         check_digest(target_digest, "target_digest")
-        delta = cls._made(base_digest, kept, chunks, encoded, target_digest)
-        if strict and data != delta.to_bytes():
+        delta = cls._made(base_digest, kept, tuple(chunks), target_digest)
+        if strict and data != canonical.delta_bytes(base_digest, kept, encoded, target_digest):
             raise ContextPackError("not_canonical", "valid, but not the canonical JSON of this delta")
         return delta
 
     @classmethod
-    def _made(
-        cls,
-        base_digest: str,
-        kept_chunks: int,
-        new_chunks: Tuple[bytes, ...],
-        encoded: Tuple[bytes, ...],
-        target_digest: str,
-    ) -> ContextPackDelta:
+    def _made(cls, base_digest: str, kept_chunks: int, new_chunks: Tuple[bytes, ...], target_digest: str) -> ContextPackDelta:
         """Return the delta of fields that have been checked."""
         delta = object.__new__(cls)
-        delta._fill(base_digest, kept_chunks, new_chunks, encoded, target_digest)
+        delta._fill(base_digest, kept_chunks, new_chunks, target_digest)
         return delta
 
-    def _fill(
-        self,
-        base_digest: str,
-        kept_chunks: int,
-        new_chunks: Tuple[bytes, ...],
-        encoded: Tuple[bytes, ...],
-        target_digest: str,
-    ) -> None:
+    def _fill(self, base_digest: str, kept_chunks: int, new_chunks: Tuple[bytes, ...], target_digest: str) -> None:
         _set(self, "_base_digest", base_digest)
         _set(self, "_kept_chunks", kept_chunks)
         _set(self, "_new_chunks", new_chunks)
-        _set(self, "_encoded", encoded)
         _set(self, "_target_digest", target_digest)
 
     @property
@@ -132,12 +114,13 @@ class ContextPackDelta:
     @property
     def byte_count(self) -> int:
         """Length of `to_bytes()` in bytes, found without making it. Not a field of the format."""
-        frame = canonical.delta_bytes(self._base_digest, self._kept_chunks, None, self._target_digest)
-        return len(frame) + canonical.encoded_length(self._encoded)
+        frame = canonical.delta_bytes(self._base_digest, self._kept_chunks, b"", self._target_digest)
+        return len(frame) - len(b"[]") + canonical.array_length(list(map(len, self._new_chunks)))
 
     def to_bytes(self) -> bytes:
         """Return the canonical JSON."""
-        return canonical.delta_bytes(self._base_digest, self._kept_chunks, self._encoded, self._target_digest)
+        encoded = canonical.encode_chunks(self._new_chunks)
+        return canonical.delta_bytes(self._base_digest, self._kept_chunks, encoded, self._target_digest)
 
     def _fields(self) -> Tuple[str, int, Tuple[bytes, ...], str]:
         return self._base_digest, self._kept_chunks, self._new_chunks, self._target_digest
@@ -164,11 +147,6 @@ class ContextPackDelta:
         raise AttributeError(f"a ContextPackDelta does not change; {name} cannot be deleted")
 
 
-def common_chunks(one: Sequence[bytes], other: Sequence[bytes]) -> int:
-    """Return the length of the longest common prefix, in chunks. Shared objects are not compared byte by byte."""
-    return next(compress(count(), map(ne, one, other)), min(len(one), len(other)))
-
-
 def apply_delta(base: ContextPack, delta: ContextPackDelta) -> ContextPack:
     """Rebuild the target of `delta` from `base`.
 
@@ -177,10 +155,9 @@ def apply_delta(base: ContextPack, delta: ContextPackDelta) -> ContextPack:
     """
     if delta.base_digest != base.digest:
         raise ContextPackError("base_mismatch", f"the delta is for base {delta.base_digest}, this one is {base.digest}")
-    if delta.kept_chunks > len(base.chunk_bytes):
-        reason = f"the delta keeps more chunks than the {len(base.chunk_bytes)} of the base"
-        raise ContextPackError("kept_out_of_range", reason)
-    pack = ContextPack._joined(base, delta.kept_chunks, delta.new_chunks, delta._encoded)
+    if delta.kept_chunks > len(base._ends):
+        raise ContextPackError("kept_out_of_range", f"the delta keeps more chunks than the {len(base._ends)} of the base")
+    pack = base._with_chunks(delta.kept_chunks, delta.new_chunks)
     if pack.digest != delta.target_digest:
         reason = f"rebuilt {pack.digest}, where the delta promises {delta.target_digest}"
         raise ContextPackError("target_mismatch", reason)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from binascii import a2b_base64
+from binascii import a2b_base64, b2a_base64
 from typing import Any, Dict, FrozenSet, List, NoReturn, Optional, Tuple
 
 from ctxpack.canonical import encode_chunks
@@ -113,19 +113,20 @@ def check_digest(value: str, name: str) -> str:
     return value
 
 
-def decode_chunks(strings: List[str], name: str) -> Tuple[Tuple[bytes, ...], Tuple[bytes, ...]]:
-    """Return the chunks and their Base64 as ASCII; else `invalid_base64`, `invalid_utf8` or `empty_chunk`."""
+def decode_chunks(strings: List[str], name: str) -> Tuple[List[bytes], bytes]:
+    """Return the chunks, and what `encode_chunks` makes of them; else `invalid_base64`, `invalid_utf8` or `empty_chunk`."""
     try:
-        encoded = [string.encode("ascii") for string in strings]
-        chunks = [a2b_base64(string) for string in encoded]
-    except ValueError as error:  # binascii.Error and UnicodeEncodeError are both
+        chunks = list(map(a2b_base64, strings))
+    except ValueError as error:  # binascii.Error, and what a2b_base64 raises for a string that is not ASCII
         raise ContextPackError("invalid_base64", f"a string of {name} is not Base64") from error
-    again = encode_chunks(chunks)
-    if again != tuple(encoded):  # a2b_base64 skips strangers and ignores spare bits
-        index = next(index for index, string in enumerate(encoded) if again[index] != string)
+    encoded = encode_chunks(chunks)
+    # a2b_base64 skips strangers and ignores spare bits. What was joined is equal only where each string is: a string
+    # that held the separator itself would make one more of them than there are chunks.
+    if encoded != '","'.join([*strings, ""]).encode("ascii"):
+        index = next(index for index, string in enumerate(strings) if b2a_base64(chunks[index]) != string.encode() + b"\n")
         raise ContextPackError("invalid_base64", f"{name}[{index}] is not canonical Base64")
     check_chunks(chunks, name)
-    return tuple(chunks), again
+    return chunks, encoded
 
 
 def check_chunks(chunks: List[bytes], name: str) -> None:

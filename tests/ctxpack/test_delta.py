@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxpack import ContextPack, ContextPackDelta, ContextPackError, apply_delta
-from ctxpack.delta import common_chunks
 
 chunk_lists = st.lists(st.sampled_from([b"a", b"b\n", "始".encode(), b"c" * 300]), max_size=8)
 
@@ -27,9 +27,34 @@ def test_base_and_wire_alone_rebuild_the_target(one: list[bytes], other: list[by
 
 @given(chunk_lists, chunk_lists)
 def test_the_longest_common_prefix_stays(one: list[bytes], other: list[bytes]) -> None:
-    kept = common_chunks(one, other)
-    assert one[:kept] == other[:kept]
-    assert one[kept : kept + 1] != other[kept : kept + 1] or kept == len(one) == len(other)
+    check_kept(ContextPack(one), ContextPack(other))
+
+
+@given(st.text(alphabet="a\n", max_size=40), st.lists(st.integers(0, 40)), st.lists(st.integers(0, 40)), st.integers(0, 40))
+def test_the_same_content_cut_elsewhere_shares_no_more_than_its_first_equal_chunks(
+    text: str, cuts: list[int], others: list[int], changed: int
+) -> None:
+    data = text.encode()
+    other = data[:changed] + b"!" + data[changed + 1 :]
+    for one, two in ((data, data), (data, other), (data, data[:changed]), (data, data + b"!")):
+        check_kept(cut(one, cuts), cut(two, others))
+        check_kept(cut(one, cuts), cut(two, cuts))
+
+
+def cut(data: bytes, places: list[int]) -> ContextPack:
+    """Return the pack of `data` cut at these places."""
+    edges = sorted({0, len(data), *(place for place in places if place < len(data))})
+    return ContextPack([data[start:end] for start, end in pairwise(edges)])
+
+
+def check_kept(base: ContextPack, target: ContextPack) -> None:
+    """Compare what a delta keeps with the two tuples, walked one by one."""
+    one, other = base.chunk_bytes, target.chunk_bytes
+    equal = [mine == its for mine, its in zip(one, other, strict=False)]
+    delta = ContextPackDelta.between(base, target)
+    assert delta.kept_chunks == (equal.index(False) if False in equal else len(equal))
+    assert delta.new_chunks == other[delta.kept_chunks :]
+    assert apply_delta(base, delta).chunk_bytes == other
 
 
 def test_rebuilt_packs_are_bases_in_turn() -> None:

@@ -4,6 +4,8 @@ import copy
 import hashlib
 import json
 import pickle
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
@@ -62,37 +64,108 @@ def test_continuing_a_pack_gives_the_same_pack(parts: list[str], limit: int, dat
 @given(texts, texts, limits)
 def test_a_pack_of_unknown_origin_does_no_harm(text: str, more: str, limit: int) -> None:
     expected = ContextPack.from_content(text + more, limit)
+    one = ContextPack.from_content(text, limit)
     odd = ContextPack([character.encode() for character in text])
-    read = ContextPack.from_bytes(ContextPack.from_content(text, limit).to_bytes())
-    for after in (odd, read, ContextPack.from_content(text, 32)):
+    read = ContextPack.from_bytes(one.to_bytes())
+    rebuilt = apply_delta(odd, ContextPackDelta.between(odd, one))
+    for after in (odd, read, rebuilt, ContextPack.from_content(text, 32)):
         assert state(ContextPack.from_utf8((text + more).encode(), limit, after=after)) == state(expected)
 
 
-def test_a_continued_pack_shares_its_chunks_and_an_unchanged_one_is_the_same() -> None:
+def test_the_content_is_the_object_given_and_an_unchanged_pack_is_the_same() -> None:
     turns = [text.encode() for text in minutes()]
-    packs = [ContextPack.from_utf8(turns[0])]
+    pack = ContextPack.from_utf8(turns[0])
     for turn in turns[1:]:
-        packs.append(ContextPack.from_utf8(turn, after=packs[-1]))
-    before, after = packs[-2:]
-    shared = ContextPackDelta.between(before, after).kept_chunks
-    assert shared >= 9
-    for one, other in zip(before.chunk_bytes[: shared - 2], after.chunk_bytes, strict=False):
-        assert one is other
-    for encoded, other in zip(before.base64_chunks[: shared - 2], after.base64_chunks, strict=False):
-        assert encoded is other
-    assert ContextPack.from_utf8(turns[-1], after=after) is after
+        pack = ContextPack.from_utf8(turn, after=pack)
+        assert pack.content_bytes is turn
+    assert ContextPack.from_utf8(bytes(bytearray(turns[-1])), after=pack) is pack
+    assert pack.content_bytes is turns[-1]
 
 
-def test_appending_hashes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["made", "read", "rebuilt"])
+def test_appending_encodes_and_hashes_only_what_is_new(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from ctxpack import canonical
 
-    fed: list[int] = []
-    feed = canonical.feed
-    monkeypatch.setattr(canonical, "feed", lambda run, chunks, first: (fed.append(len(chunks)), feed(run, chunks, first))[1])
     before = ContextPack.from_utf8(b"some line of text\n" * 20_000)
-    fed.clear()
-    ContextPack.from_utf8(before.content_bytes + b"one more\n", after=before)
-    assert sum(fed) <= 5
+    if kind != "made":
+        before = ContextPack.from_bytes(before.to_bytes())
+    if kind == "rebuilt":
+        base = ContextPack.from_content("some line of text\n" * 10_000)
+        before = apply_delta(base, ContextPackDelta.between(base, before))
+    data = before.content_bytes + b"one more\n"
+    assert before.digest
+    encoded = 0
+    encode = canonical.encode_chunks
+
+    def count(chunks: Iterable[bytes]) -> bytes:
+        nonlocal encoded
+        made = list(chunks)
+        encoded += len(made)
+        return encode(made)
+
+    monkeypatch.setattr(canonical, "encode_chunks", count)
+    grown = ContextPack.from_utf8(data, after=before)
+    assert ContextPackDelta.between(before, grown).to_bytes()
+    assert encoded <= 5
+    assert grown == ContextPack.from_utf8(data)
+
+
+def test_an_edit_encodes_little_more_than_what_follows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that grows before its last lines, turn after turn."""
+    from ctxpack import canonical
+
+    encoded = 0
+    encode = canonical.encode_chunks
+
+    def count(chunks: Iterable[bytes]) -> bytes:
+        nonlocal encoded
+        made = list(chunks)
+        encoded += len(made)
+        return encode(made)
+
+    monkeypatch.setattr(canonical, "encode_chunks", count)
+    text = b"some line of text\n" * 20_000
+    pack = ContextPack.from_utf8(text + b"end\n" * 500)
+    assert encoded == 0
+    points = 0
+    for _ in range(50):
+        assert pack.digest
+        points = max(points, len(pack._points))
+        text += b"one more\n" * 50
+        encoded = 0
+        pack = ContextPack.from_utf8(text + b"end\n" * 500, after=pack)
+        assert pack.digest
+        assert encoded <= 128 + 10
+    assert points < 2 * (len(text) / 512 / 128) + 3
+    assert pack == ContextPack.from_utf8(text + b"end\n" * 500)
+
+
+def test_the_digest_is_the_same_whatever_was_asked_before() -> None:
+    text = "line\n" * 5000
+    base, expected = ContextPack.from_content(text), ContextPack.from_content(text + "more\n").digest
+    for ask in (ContextPack.to_bytes, hash, repr, len_of_chunks):
+        for first in (base, ContextPack.from_content(text)):
+            pack = ContextPack.from_utf8(text.encode() + b"more\n", after=first)
+            ask(pack)
+            assert pack.digest == expected
+            assert ContextPack.from_bytes(pack.to_bytes()).digest == expected
+            assert first.digest == base.digest
+
+
+def len_of_chunks(pack: ContextPack) -> int:
+    return len(pack.chunk_bytes) + len(pack.base64_chunks) + pack.byte_count
+
+
+def test_threads_that_ask_at_once_find_the_same() -> None:
+    data = b"one line of some bytes\n" * 3000
+    expected = ContextPack.from_utf8(data + b"more\n").to_bytes()
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            pack = ContextPack.from_utf8(data)
+            turns = [pool.submit(lambda pack=pack: ContextPack.from_utf8(data + b"more\n", after=pack)) for _ in range(4)]
+            digests = [pool.submit(lambda pack=pack: pack.digest) for _ in range(4)]
+            assert {turn.result().to_bytes() for turn in turns} == {expected}
+            assert len({digest.result() for digest in digests}) == 1
 
 
 @given(st.binary(max_size=60))

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxpack import ContextPackError, split_content
-from ctxpack.split import common_prefix, settled, split_utf8
+from ctxpack import ContextPackError, split, split_content
+from ctxpack.split import common_prefix, settled, split_ends
 
 limits = st.sampled_from([4, 5, 7, 16, 64, 512])
 pieces = st.sampled_from(
@@ -57,15 +57,27 @@ def test_settled_chunks_are_shared_and_splitting_resumes_after_them(
 ) -> None:
     cut = data.draw(st.integers(0, len(text)))
     before, after = text.encode(), (text[:cut] + other).encode()
-    chunks = split_utf8(before, limit)
+    ends = split_ends(before, limit)
     common = common_prefix(before, after)
-    count, end = settled(chunks, len(before), limit, common)
-    assert end == sum(map(len, chunks[:count]))
-    assert chunks[:count] + split_utf8(after, limit, end) == split_utf8(after, limit)
+    count = settled(ends, limit, common)
+    assert count < len(ends) or count == 0
+    start = ends[count - 1] if count else 0
+    assert ends[:count] + split_ends(after, limit, start) == split_ends(after, limit)
+    assert b"".join(split.pieces(after, split_ends(after, limit, start), start)) == after[start:]
 
 
-@given(st.binary(max_size=300), st.binary(max_size=300), st.binary(max_size=300))
-def test_common_prefix(shared: bytes, one: bytes, other: bytes) -> None:
+@given(texts, limits)
+def test_an_append_gives_up_the_least(text: str, limit: int) -> None:
+    """Only chunks that begin within the last `limit` bytes can change."""
+    data = text.encode()
+    ends = split_ends(data, limit)
+    begins = [0, *ends[:-1]] if ends else []
+    assert settled(ends, limit, len(data)) == sum(begin < len(data) - limit for begin in begins)
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300), st.binary(max_size=300), st.sampled_from([0, 1, 65_500, 200_000]))
+def test_common_prefix(shared: bytes, one: bytes, other: bytes, more: int) -> None:
+    shared = b"." * more + shared
     one, other = shared + one, shared + other
     length = common_prefix(one, other)
     assert one[:length] == other[:length]
