@@ -51,6 +51,8 @@ class Found:
     p95_ms: float = 0.0
     server_cpu_ms: float = 0.0
     """CPU time of the server's processes for each request."""
+    server_main_ms: float = 0.0
+    """What of it their main threads used: of the gateway, the event loop without its background threads."""
     server_busy: float = 0.0
     """Share of the window for which the server's processes had a core."""
     load_busy: float = 0.0

@@ -131,18 +131,24 @@ async def run(job: Job) -> Found:
         await _pause(load, job.warm)
     gc.collect()
     gc.disable()
-    cpu, others = cpu_seconds(job.pids), cpu_seconds(job.load_pids) + time.process_time()
+    cpu, main_cpu = cpu_seconds(job.pids), cpu_seconds(job.pids, main_only=True)
+    others = cpu_seconds(job.load_pids) + time.process_time()
     begun = time.perf_counter()
     load.measuring = True
     await _pause(load, job.seconds)
     load.measuring = False
     seconds = time.perf_counter() - begun
-    cpu, others = cpu_seconds(job.pids) - cpu, cpu_seconds(job.load_pids) + time.process_time() - others
+    cpu, main_cpu = cpu_seconds(job.pids) - cpu, cpu_seconds(job.pids, main_only=True) - main_cpu
+    others = cpu_seconds(job.load_pids) + time.process_time() - others
     gc.enable()
     load.stopped = True
     for connection in load.connections:
         connection.close()
-    return _summary(load, seconds, cpu, others)
+    found = _summary(load, seconds)
+    found.server_busy, found.load_busy = cpu / seconds, others / seconds
+    if found.requests:
+        found.server_cpu_ms, found.server_main_ms = cpu / found.requests * 1000, main_cpu / found.requests * 1000
+    return found
 
 
 async def _pause(load: Load, seconds: float) -> None:
@@ -153,15 +159,14 @@ async def _pause(load: Load, seconds: float) -> None:
         return
 
 
-def _summary(load: Load, seconds: float, cpu: float, others: float) -> Found:
+def _summary(load: Load, seconds: float) -> Found:
     latencies, count = load.latencies, len(load.latencies)
-    found = Found(requests=count, seconds=seconds, server_busy=cpu / seconds, load_busy=others / seconds, error=load.error)
+    found = Found(requests=count, seconds=seconds, error=load.error)
     if count < 2:
         found.error = found.error or "nothing was answered in the window"
         return found
     found.p50_ms = statistics.median(latencies) * 1000
     found.p95_ms = statistics.quantiles(latencies, n=20, method="inclusive")[-1] * 1000
-    found.server_cpu_ms = cpu / count * 1000
     found.body_bytes = load.bytes / count
     found.deltas = load.deltas
     if not found.error:

@@ -7,12 +7,12 @@ from pathlib import Path
 _PROC = Path("/proc")
 
 
-def cpu_seconds(pids: Iterable[int]) -> float:
-    """CPU time that all threads of these processes have used so far; what has ended counts as nothing."""
+def cpu_seconds(pids: Iterable[int], *, main_only: bool = False) -> float:
+    """CPU time that all threads of these processes, or their main ones, have used so far; what has ended counts as nothing."""
     total = 0
     for pid in pids:
         try:
-            for task in os.listdir(_PROC / str(pid) / "task"):
+            for task in (str(pid),) if main_only else os.listdir(_PROC / str(pid) / "task"):
                 total += int((_PROC / str(pid) / "task" / task / "schedstat").read_text().split()[0])
         except OSError:
             continue

@@ -33,7 +33,7 @@ def print_traffic(console: Console, traffic: Traffic) -> None:
         one = _table(console, f"{size} KB, {few} connection (ms)", "peer", "p50", "added", "p95", "added", "req/s", "CPU ms")
         table = _table(
             console, f"{size} KB, {many} connections (ms)",
-            "peer", "p50", "p95", "req/s", "x gzip 6", "CPU ms", "req/CPU s", "body bytes", "deltas",
+            "peer", "p50", "p95", "req/s", "x gzip 6", "CPU ms", "loop ms", "req/CPU s", "body bytes", "deltas",
         )  # fmt: skip
         for peer in PEERS:
             if (cell := traffic.cell(peer, size, few)) is not None:
@@ -82,6 +82,7 @@ def _many(traffic: Traffic, cell: Cell) -> list[str]:
         f"{cell.median(lambda found: found.rate):,.0f}",
         "" if math.isnan(times) else f"{times:.2f}",
         f"{cpu:.3f}",
+        f"{cell.median(lambda found: found.server_main_ms):.3f}",
         f"{1000 / cpu:,.0f}" if cpu else "",
         f"{cell.median(lambda found: found.body_bytes):,.0f}",
         f"{share:.0%}" if share else "",

@@ -47,7 +47,7 @@ class Cell:
 
     def summary(self) -> dict[str, Any]:
         """For JSON."""
-        names = ("p50_ms", "p95_ms", "rate", "server_cpu_ms", "server_busy", "load_busy", "body_bytes")
+        names = ("p50_ms", "p95_ms", "rate", "server_cpu_ms", "server_main_ms", "server_busy", "load_busy", "body_bytes")
         medians = {name: self.median(lambda found, name=name: getattr(found, name)) for name in names}  # type: ignore[misc]
         counts = {name: sum(getattr(found, name) for found in self.windows) for name in ("requests", "deltas", "verified")}
         rounds = [{"p50_ms": each.p50_ms, "p95_ms": each.p95_ms, "rate": each.rate} for each in self.windows]
