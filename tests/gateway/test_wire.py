@@ -144,6 +144,14 @@ def test_a_message_that_is_cut_off_is_not_complete_and_all_its_bytes_are_counted
     assert [tally.complete for tally in meter.tallies] == ([False] if at else [])
 
 
+def test_a_head_that_came_in_two_pieces_ends_where_it_ends() -> None:
+    """The framing of a message pipelined behind it is not its own."""
+    first, second = POST + b"\r\n", POST + b"Content-Length: 3\r\n\r\nabc"
+    for cut in range(len(first)):
+        whole = first + second
+        assert figures(fed([whole[:cut], whole[cut:]])) == [(len(first), 0), (len(second) - 3, 3)], f"cut at {cut}"
+
+
 def test_blank_lines_before_a_message_are_part_of_its_head_however_they_arrive() -> None:
     """RFC 9112 2.2; a parser skips any number of them."""
     raw = b"\r\n\r\n\r\n" + POST + b"\r\n"
