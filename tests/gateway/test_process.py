@@ -91,7 +91,8 @@ async def test_what_outlasts_the_grace_is_cut_and_the_process_ends() -> None:
         await busy.send(request_bytes("GET", "/stream/60"))
         response = await busy.response_head()
         gateway.signal(signal.SIGTERM)
-        assert not (await busy.body_of(response)).complete
+        async with asyncio.timeout(5):
+            assert not (await busy.body_of(response)).complete
         assert await gateway.exit(3) == 0
         await up.all_gone(1)
         assert "Traceback" not in gateway.log

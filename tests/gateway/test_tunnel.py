@@ -16,6 +16,8 @@ from support.scrapes import counted
 from support.upstream import Peer, Reply, upstream
 from support.websockets import AGREE, ASK, closing, frame
 
+from gateway.aiohttp_seams import UpstreamProtocol
+
 Serving = Callable[[web.WebSocketResponse], Awaitable[None]]
 
 
@@ -260,6 +262,46 @@ async def test_a_client_that_is_lost_while_the_upstream_pours_frees_everything()
         client._response.close()  # no close frame: lost
         await asyncio.wait_for(both.server_done.wait(), 1)
         await eventually(lambda: both.gateway.services.in_flight.now == 0)
+
+
+@pytest.mark.parametrize("answer", ["tunnel", "document", "stream", "no body"])
+async def test_a_client_that_is_lost_in_the_moment_the_answer_arrives(
+    answer: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its transport is closing and nobody was told yet: that is a client gone, not a fault of the gateway's own."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        match answer:
+            case "tunnel":
+                await peer.send(head_bytes("HTTP/1.1 101 Switching Protocols", AGREE))
+            case "document":
+                await peer.respond(200, [("Content-Type", "text/plain")], b"x" * 1000)
+            case "stream":
+                await peer.begin([("Content-Type", "text/event-stream")])
+            case _:
+                await peer.respond(204)
+        await peer.gone(10)
+        peer.close()
+
+    arrived = UpstreamProtocol.data_received
+
+    def lost_amid(self: UpstreamProtocol, data: bytes) -> None:
+        arrived(self, data)
+        for connection in gateway._runner.server.connections:
+            connection.transport.abort()
+
+    monkeypatch.setattr(UpstreamProtocol, "data_received", lost_amid)
+    async with upstream(script) as up, gateway_for(up) as gateway, connect(gateway) as client:
+        await client.send(request_bytes("GET", "/", ASK if answer == "tunnel" else ()))
+        await client.gone()
+        await eventually(lambda: gateway.services.in_flight.now == 0)
+        found = await counted(gateway, "packhorse_requests_total", route="r")
+        assert not [line for line in caplog.messages if "fault" in line]
+        if answer != "no body":
+            assert found.by("packhorse_requests_total", "outcome") == {"client_gone": 1}
+        if answer in ("tunnel", "stream"):
+            await up.all_gone(1)
 
 
 async def test_what_the_upstream_said_last_arrives_before_its_close() -> None:
