@@ -6,6 +6,7 @@ the three health paths asks for it.
 
 import asyncio
 import hmac
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,6 +15,10 @@ import orjson
 from aiohttp import web
 
 from gateway.services import Services
+
+Answer = Callable[[web.BaseRequest], Awaitable[web.Response]]
+HEALTH = frozenset({"/livez", "/healthz", "/readyz"})
+_LIMIT = re.compile(r"[0-9]{1,6}\Z")
 
 
 class Operated(Protocol):
@@ -41,62 +46,71 @@ class Operated(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Admin:
-    """The admin application's handlers."""
+    """The handlers of the operator's listener."""
 
     gateway: Operated
     token: str | None
 
-    def application(self) -> web.Application:
-        """An aiohttp application of its own, on a listener of its own."""
-        app = web.Application(middlewares=[self._authorise])
-        app.router.add_get("/metrics", self.metrics)
-        app.router.add_get("/livez", self.live)
-        app.router.add_get("/healthz", self.live)
-        app.router.add_get("/readyz", self.ready)
-        app.router.add_post("/-/reload", self.reload)
-        app.router.add_post("/-/drain", self.drain)
-        app.router.add_get("/api/sessions", self.sessions)
-        app.router.add_get("/api/savings", self.savings)
-        return app
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request of the operator's listener."""
+        path = request.path
+        methods = self._paths().get(path)
+        if self.token is not None and path not in HEALTH and not self._may(request):
+            return _json({"error": "send Authorization: Bearer with the admin token"}, 401)
+        if methods is None:
+            return _json({"error": "there is nothing here", "paths": sorted(self._paths())}, 404)
+        method = "GET" if request.method == "HEAD" else request.method
+        if method not in methods:
+            response = _json({"error": f"this path takes {', '.join(methods)}"}, 405)
+            response.headers["Allow"] = ", ".join(methods)
+            return response
+        return await methods[method](request)
 
-    @web.middleware
-    async def _authorise(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        if self.token is not None and request.path not in ("/livez", "/healthz", "/readyz"):
-            given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode("utf-8", "surrogateescape")
-            if not hmac.compare_digest(given, self.token.encode()):
-                return _json({"error": "send Authorization: Bearer with the admin token"}, 401)
-        return await handler(request)
+    def _paths(self) -> dict[str, dict[str, Answer]]:
+        return {
+            "/metrics": {"GET": self.metrics},
+            "/livez": {"GET": self.live},
+            "/healthz": {"GET": self.live},
+            "/readyz": {"GET": self.ready},
+            "/-/reload": {"POST": self.reload},
+            "/-/drain": {"POST": self.drain},
+            "/api/sessions": {"GET": self.sessions},
+            "/api/savings": {"GET": self.savings},
+        }
 
-    async def metrics(self, request: web.Request) -> web.Response:
+    def _may(self, request: web.BaseRequest) -> bool:
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(given, (self.token or "").encode())
+
+    async def metrics(self, request: web.BaseRequest) -> web.Response:
         """The counters, made off the event loop."""
         text, content_type = await asyncio.to_thread(self.gateway.services.counters.exposition)
         return web.Response(body=text, headers={"Content-Type": content_type})
 
-    async def live(self, request: web.Request) -> web.Response:
+    async def live(self, request: web.BaseRequest) -> web.Response:
         """The process answers."""
         return _json({"status": "alive"})
 
-    async def ready(self, request: web.Request) -> web.Response:
+    async def ready(self, request: web.BaseRequest) -> web.Response:
         """Settings loaded and not draining."""
         draining = self.gateway.draining
         status = "draining" if draining else "ready"
         return _json({"status": status, "degraded": self.gateway.degraded()}, 503 if draining else 200)
 
-    async def reload(self, request: web.Request) -> web.Response:
+    async def reload(self, request: web.BaseRequest) -> web.Response:
         """Swap the settings, or say why not."""
         problems = await self.gateway.reload()
         return _json({"reloaded": not problems, "problems": problems}, 422 if problems else 200)
 
-    async def drain(self, request: web.Request) -> web.Response:
+    async def drain(self, request: web.BaseRequest) -> web.Response:
         """Begin to drain."""
         self.gateway.begin_drain()
         return _json({"status": "draining"}, 202)
 
-    async def sessions(self, request: web.Request) -> web.Response:
+    async def sessions(self, request: web.BaseRequest) -> web.Response:
         """The most recently used sessions, by hash."""
-        limit = min(int(request.query.get("limit", "100")), 1000) if request.query.get("limit", "100").isdigit() else 100
+        asked = request.query.get("limit", "")
+        limit = min(int(asked), 1000) if _LIMIT.match(asked) else 100
         store = self.gateway.services.store
         sizes = store.sizes()
         listed = [
@@ -106,7 +120,7 @@ class Admin:
         held = {"bases": sizes.bases, "base_bytes": sizes.base_bytes, "sessions": sizes.sessions}
         return _json({"store": store.kind, "held": held, "sessions": listed})
 
-    async def savings(self, request: web.Request) -> web.Response:
+    async def savings(self, request: web.BaseRequest) -> web.Response:
         """The counters' own sums, as JSON."""
         return _json(await asyncio.to_thread(self.gateway.services.counters.savings))
 

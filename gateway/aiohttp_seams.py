@@ -32,7 +32,7 @@ def _serialize_opaque(status_line: str, headers: "CIMultiDict[str]") -> bytes:
 
     aiohttp reads them as surrogate escapes; its C serialiser then drops those. All others still go through it.
     """
-    if status_line.isascii() and all(value.isascii() for value in headers.values()):
+    if status_line.isascii() and "".join(headers.values()).isascii():
         return _native(status_line, headers)
     lines = [status_line, *(f"{name}: {value}" for name, value in headers.items())]
     if any(_FORBIDDEN.search(line) for line in lines):

@@ -5,10 +5,13 @@ more than a few thousand lines, further ones are dropped and the number of them 
 """
 
 import logging
+import os
 import queue
 import sys
+import threading
 import time
-from logging.handlers import QueueHandler, QueueListener
+from contextlib import suppress
+from logging.handlers import QueueHandler
 from typing import Any
 
 import orjson
@@ -18,8 +21,8 @@ from config.schema import Log
 _MOST_WAITING = 10_000
 
 
-class _Dropping(QueueHandler):
-    """Hands a record over as it is: formatting is the thread's work."""
+class _Handing(QueueHandler):
+    """Hands a record over as it is: formatting is the thread's work. Counts what found no place."""
 
     dropped = 0
 
@@ -31,6 +34,60 @@ class _Dropping(QueueHandler):
             self.queue.put_nowait(record)
         except queue.Full:
             self.dropped += 1
+
+
+class _Writing(logging.Handler):
+    """Writes on the thread; says when lines are missing."""
+
+    def __init__(self, handing: _Handing) -> None:
+        super().__init__()
+        self._handing = handing
+        self._told = 0
+
+    def createLock(self) -> None:  # noqa: N802  logging's own name
+        """No lock: only the thread comes here, and logging's own shutdown must not wait for it while it is blocked."""
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _write(self.format(record))
+        missing = self._handing.dropped - self._told
+        if missing:
+            self._told += missing
+            _write(self.format(_said(f"{missing} lines were dropped: nothing took them fast enough")))
+
+
+def _said(text: str) -> logging.LogRecord:
+    return logging.LogRecord("packhorse.log", logging.WARNING, __file__, 0, text, None, None)
+
+
+def _write(line: str) -> None:
+    """Straight to the descriptor where there is one: a buffer's lock held by a blocked thread would hang the exit."""
+    try:
+        os.write(sys.stderr.fileno(), (line + "\n").encode("utf-8", "backslashreplace"))
+    except (OSError, ValueError, AttributeError):
+        with suppress(OSError, ValueError):
+            sys.stderr.write(line + "\n")
+
+
+class Lines:
+    """The thread that writes. ``stop`` waits a bounded time: a pipe that nobody reads must not keep the process alive."""
+
+    def __init__(self, waiting: "queue.Queue[Any]", writing: logging.Handler) -> None:
+        self._waiting = waiting
+        self._writing = writing
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (record := self._waiting.get()) is not None:
+            self._writing.handle(record)
+
+    def stop(self, seconds: float = 2.0) -> None:
+        """Write what waits, for at most that long."""
+        deadline = time.monotonic() + seconds
+        with suppress(queue.Full):
+            self._waiting.put(None, timeout=seconds)
+        self._thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class Console(logging.Formatter):
@@ -72,18 +129,17 @@ def printable(text: str) -> str:
     return text[:300].encode("ascii", "backslashreplace").decode() if text.isprintable() else ascii(text[:300])[1:-1]
 
 
-def start(log: Log) -> QueueListener:
+def start(log: Log) -> Lines:
     """Begin to write; ``stop()`` of what is returned writes what waits."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Json() if log.format == "json" else Console())
     waiting: queue.Queue[Any] = queue.Queue(_MOST_WAITING)
-    listener = QueueListener(waiting, handler)
+    handing = _Handing(waiting)
+    writing = _Writing(handing)
+    writing.setFormatter(Json() if log.format == "json" else Console())
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
-    root.addHandler(_Dropping(waiting))
+    root.addHandler(handing)
     root.setLevel(log.level.upper())
     logging.getLogger("packhorse.access").setLevel("INFO" if log.access == "on" else "WARNING")
     logging.getLogger("asyncio").setLevel("ERROR")
-    listener.start()
-    return listener
+    return Lines(waiting, writing)

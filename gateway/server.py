@@ -41,6 +41,16 @@ class WireRecorder(Protocol):
         ...
 
 
+class Unrecorded:
+    """A recorder for a listener whose bytes are nobody's link."""
+
+    def crossed(self, exchange: Exchange | None, direction: str, head: int, body: int) -> None:
+        """Nothing is kept."""
+
+    def malformed(self, status: int) -> None:
+        """Nothing is kept."""
+
+
 class Connection(RequestHandler):
     """One client connection."""
 
@@ -84,6 +94,12 @@ class Connection(RequestHandler):
         super().connection_lost(exc)
         self._settle_uploads(exchange, lost=True)
 
+    def close_if_idle(self) -> None:
+        """Close it unless an exchange is under way; that one closes it when it ends."""
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            self.force_close()
+
     # Answering
 
     def handle_error(
@@ -117,6 +133,8 @@ class Connection(RequestHandler):
         """Write the response out and settle what it cost."""
         writer = request.writer
         finished = False
+        if not resp.prepared and getattr(self._manager, "draining", False):
+            resp.force_close()
         try:
             result = await super().finish_response(request, resp, start_time)
             finished = not result[1]
@@ -175,15 +193,23 @@ class GatewayServer(web.Server):
     """aiohttp's low-level server with our connections and requests; the handler is one callable that can be swapped."""
 
     def __init__(
-        self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]], *, recorder: WireRecorder, head_limit: int,
+        self, handler: Callable[[Any], Awaitable[web.StreamResponse]], *, recorder: WireRecorder, head_limit: int,
         keep_alive: float,
     ) -> None:  # fmt: skip
-        super().__init__(handler, request_factory=self._request, handler_cancellation=True)  # type: ignore[arg-type]
+        super().__init__(handler, request_factory=self._request, handler_cancellation=True)
+        self.draining = False
         self._connection_settings: dict[str, Any] = {
             "recorder": recorder, "head_limit": head_limit, "keepalive_timeout": keep_alive or 1e9, "auto_decompress": False,
             "access_log": None, "max_line_size": head_limit, "max_field_size": head_limit, "max_headers": _MOST_FIELDS,
             "lingering_time": 5.0,
         }  # fmt: skip
+
+    def drain(self) -> None:
+        """Close idle connections now, and each other one after the answer that is under way on it."""
+        self.draining = True
+        for connection in self.connections:
+            if isinstance(connection, Connection):
+                connection.close_if_idle()
 
     def __call__(self) -> RequestHandler:
         """A protocol for a connection just accepted."""

@@ -22,7 +22,7 @@ from gateway.admin import Admin
 from gateway.listeners import bound_port, listen_on, tls_context
 from gateway.pipeline import build
 from gateway.router import Router
-from gateway.server import GatewayServer
+from gateway.server import GatewayServer, Unrecorded
 from gateway.services import Services, make_services
 
 log = logging.getLogger("packhorse")
@@ -43,9 +43,12 @@ class Gateway:
         """Set once draining was asked for."""
         self._loader = loader
         self._router: Router = build(configuration, services)
+        self._server: GatewayServer | None = None
         self._runner: web.ServerRunner | None = None
+        self._admin_runner: web.ServerRunner | None = None
         self._site: web.BaseSite | None = None
-        self._admin_runner: web.AppRunner | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Serve a request with the settings of this moment."""
@@ -63,8 +66,13 @@ class Gateway:
         return [f"store: {store}"] if store else []
 
     def begin_drain(self) -> None:
-        """Ask for the end; :func:`running`'s user sees ``drained``."""
+        """No new connections from now on; idle ones are closed. :func:`running`'s user sees ``drained`` and ends."""
+        if self.drained.is_set():
+            return
         self.drained.set()
+        if self._site is not None and self._server is not None:
+            self._server.drain()
+            self._closing = asyncio.get_running_loop().create_task(self._site.stop())
 
     async def reload(self) -> list[str]:
         """Read the settings again and swap them as a whole; what was wrong, or nothing."""
@@ -98,10 +106,9 @@ class Gateway:
         """Open the listeners. Raises CannotListen."""
         configuration = self.configuration
         limits = configuration.limits
-        server = GatewayServer(
-            self.handle, recorder=self.services.recorder, head_limit=limits.headers, keep_alive=limits.keep_alive
-        )  # fmt: skip
-        self._runner = web.ServerRunner(server, handle_signals=False)
+        recorder = self.services.recorder
+        self._server = GatewayServer(self.handle, recorder=recorder, head_limit=limits.headers, keep_alive=limits.keep_alive)
+        self._runner = web.ServerRunner(self._server, handle_signals=False)
         await self._runner.setup()
         address = parse_listen(configuration.listen)
         self._site = await listen_on(self._runner, address, tls_context(configuration.tls), "listen")
@@ -111,35 +118,33 @@ class Gateway:
             await self._start_admin(parse_listen(configuration.admin.listen))
 
     async def _start_admin(self, address: Listen) -> None:
-        application = Admin(self, self.configuration.admin.token).application()
-        self._admin_runner = web.AppRunner(application, handle_signals=False, access_log=None)
+        admin = Admin(self, self.configuration.admin.token)
+        limits = self.configuration.limits
+        server = GatewayServer(admin.handle, recorder=Unrecorded(), head_limit=limits.headers, keep_alive=limits.keep_alive)
+        self._admin_runner = web.ServerRunner(server, handle_signals=False)
         await self._admin_runner.setup()
         site = await listen_on(self._admin_runner, address, None, "admin.listen")
         self.admin_url = _url(address, bound_port(site), "http")
 
     async def stop(self) -> None:
-        """Drain, then close. The listener closes at once; answers under way have ``drain`` seconds."""
-        self.drained.set()
-        if self._site is not None:
-            await self._site.stop()
-            self._site = None
-        if self._runner is not None and self._runner.server is not None:
-            await self._finish(self._runner)
-        if self._admin_runner is not None:
-            await self._admin_runner.cleanup()
-            self._admin_runner = None
-        await self.services.close()
+        """Drain, then close: answers under way have ``drain`` seconds. Once; a second call waits for the first."""
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+        await asyncio.shield(self._stopping)
 
-    async def _finish(self, runner: web.ServerRunner) -> None:
-        server = runner.server
-        assert server is not None
-        server.pre_shutdown()
+    async def _stop(self) -> None:
+        self.begin_drain()
+        if self._closing is not None:
+            await self._closing
         with suppress(TimeoutError):
             async with asyncio.timeout(self.configuration.drain):
                 await self.services.in_flight.emptied()
-        await server.shutdown(0.1)
-        await runner.cleanup()
-        self._runner = None
+        for server, runner in ((self._server, self._runner), (None, self._admin_runner)):
+            if server is not None:
+                await server.shutdown(0.1)
+            if runner is not None:
+                await runner.cleanup()
+        await self.services.close()
 
 
 def _url(address: Listen, port: int, scheme: str) -> str:

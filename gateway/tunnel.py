@@ -18,11 +18,16 @@ from multidict import CIMultiDict
 
 from gateway.aiohttp_seams import raw_ends
 from middleware.exchange import Exchange
+from middleware.fields import tokens
 
 
 def wants_upgrade(request: web.Request) -> bool:
     """Whether the request asks to become a WebSocket (RFC 6455 4.1); other upgrades are not taken up (RFC 9110 7.8)."""
-    return request.method == "GET" and request.headers.get("Upgrade", "").strip().lower() == "websocket"
+    return (
+        request.method == "GET"
+        and request.headers.get("Upgrade", "").strip().lower() == "websocket"
+        and "upgrade" in tokens(request.headers.getall("Connection", ()))
+    )
 
 
 def upgrade_fields(headers: CIMultiDict[str]) -> CIMultiDict[str]:

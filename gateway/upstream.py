@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import aiohttp
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -82,8 +83,12 @@ class Forwarder:
             upgrade_fields(exchange.outgoing)
         answer = await self._exchange(request, exchange, upload)
         exchange.upstream_seconds = time.perf_counter() - exchange.sent_upstream_at
-        if upgrading and answer.status == 101:
-            return await carry(request, exchange, answer)
+        if answer.status == 101:
+            if upgrading:
+                return await carry(request, exchange, answer)
+            answer.close()
+            exchange.upstream_error = "malformed"
+            raise Problem("upstream-cut", "the upstream switched protocols without being asked to")
         return self._relay(request, exchange, answer)
 
     async def _exchange(self, request: web.Request, exchange: Exchange, upload: "Upload") -> aiohttp.ClientResponse:
@@ -106,7 +111,7 @@ class Forwarder:
                 again = attempt + 1 < attempts and not FRESH.get() and not isinstance(error, aiohttp.ClientConnectorError)
                 if not again:
                     raise self._failed(error, exchange, upload) from error
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            except (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError, ValueError) as error:
                 raise self._failed(error, exchange, upload) from error
         raise AssertionError("unreachable")
 
@@ -201,7 +206,7 @@ class Arriving:
     async def __anext__(self) -> bytes:
         try:
             piece = await self._answer.content.readany()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError) as error:
             self._done = True
             self._answer.close()
             self._exchange.upstream_error, problem = _translate(error, streaming=True)
@@ -235,7 +240,7 @@ def _translate(error: BaseException, *, streaming: bool = False) -> tuple[str, P
         return "tls", Problem("upstream-unreachable", "no TLS connection to the upstream could be made")
     if isinstance(error, aiohttp.ClientConnectorError):
         return "connect", Problem("upstream-unreachable", "no connection to the upstream could be made")
-    if isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError)) and not streaming:
+    if isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, HttpProcessingError)) and not streaming:
         return "malformed", Problem("upstream-cut", "the upstream's answer is not HTTP, or its head is over the limit")
     if isinstance(error, (aiohttp.InvalidURL, ValueError)):
         return "malformed", Problem("bad-request", "the request target or a field cannot be sent on")

@@ -110,7 +110,7 @@ class MessageMeter:
             held = self._held + data[position:]
             end = held.find(b"\r\n\r\n", max(0, len(self._held) - 3))
             size = (end + 4 if end >= 0 else len(held)) - len(self._held)
-            head = held
+            head = held[: end + 4] if end >= 0 else held
         else:
             size = (end + 4 if end >= 0 else len(data)) - position
             head = data[position:] if end < 0 else data[position : end + 4]

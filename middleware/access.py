@@ -42,6 +42,7 @@ class Hasher(Protocol):
         ...
 
 
+@web.middleware
 class Principal:
     """Finds the principal; refuses strangers where keys are asked for."""
 

@@ -27,6 +27,7 @@ class Cors(Settings):
     """Origins for which the gateway answers preflights for its own fields and exposes its response fields; ``*`` for any."""
 
 
+@web.middleware
 class CrossOrigin:
     """The middleware."""
 

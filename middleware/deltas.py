@@ -82,6 +82,7 @@ class _Turn:
         return bool(self.codings) and passing.takes_all(self.offers, self.codings)
 
 
+@web.middleware
 @dataclass(frozen=True, slots=True)
 class DeltaCoder:
     """The middleware of one route."""

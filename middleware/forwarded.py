@@ -41,6 +41,7 @@ def _address(text: str | None) -> IPv4Address | IPv6Address | None:
     return getattr(parsed, "ipv4_mapped", None) or parsed
 
 
+@web.middleware
 class Forwarded:
     """Finds the client, rewrites the proxy fields, and stops a request that has been here before."""
 

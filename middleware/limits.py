@@ -56,6 +56,7 @@ class InFlight:
             await waiter
 
 
+@web.middleware
 class Limiter:
     """Counts exchanges in, and out when they end; refuses those over a limit."""
 

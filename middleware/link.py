@@ -42,6 +42,7 @@ class Link(Settings):
     """Classes by client network; the first that matches."""
 
 
+@web.middleware
 class LinkClassifier:
     """Classifies by the client's word, its hints, the route, its network, and last the assumption."""
 

@@ -1,6 +1,7 @@
 """How each exchange ended, told once to a recorder. Outside everything that can refuse, so that refusals are counted."""
 
 import asyncio
+import re
 import time
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -14,6 +15,7 @@ from middleware.limits import InFlight
 from middleware.problems import Handler
 
 Outcome = Literal["ok", "client_gone", "upstream_cut", "refused", "failed"]
+_PATH = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*)?([^?#]*)")
 _EMPTY = frozenset({204, 304})
 
 
@@ -45,6 +47,7 @@ class Recorder(Protocol):
         ...
 
 
+@web.middleware
 class Metrics:
     """The middleware."""
 
@@ -91,7 +94,7 @@ class Metrics:
         )
         ended = Ended(
             method=request.method,
-            target=request.raw_path.partition("?")[0],
+            target=_PATH.match(request.raw_path)[1],  # type: ignore[index]
             status=0 if response is None else response.status,
             outcome=outcome,
             seconds=time.perf_counter() - exchange.started,

@@ -39,6 +39,7 @@ class Sessions(Settings):
     """Further fields that carry a session id, in order; ids in them are hashed."""
 
 
+@web.middleware
 class SessionFinder:
     """The middleware of one route. ``upstream`` names what is behind it: a base serves every route of its upstream."""
 

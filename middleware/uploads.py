@@ -20,11 +20,16 @@ _OFF_LOOP = 256 * 2**10
 
 
 class UploadReader:
-    """Reads request bodies once an exchange. ``idle`` is the longest silence of a client, in seconds."""
+    """Reads request bodies once an exchange. ``idle`` is the longest silence of a client, in seconds.
 
-    def __init__(self, limits: Limits, idle: float) -> None:
+    ``server_decodes``: the server undoes gzip, deflate, br and zstd itself before the body is read, as aiohttp's does unless it
+    runs with ``auto_decompress=False`` (the gateway's own never does).
+    """
+
+    def __init__(self, limits: Limits, idle: float, *, server_decodes: bool = False) -> None:
         self._limits = limits
         self._idle = idle
+        self._server_decodes = server_decodes
 
     async def read(self, request: web.Request, exchange: Exchange) -> bytes | None:
         """The decoded body, or None where there is none. Raises Problem: bad-coding, unsupported-coding, too-large."""
@@ -33,7 +38,11 @@ class UploadReader:
             self._refuse_unknown(codings)
             await send_continue(request)
             body = exchange.request_body = await self._whole(request)
-            exchange.request_decoded = await self._decoded(body, codings) if codings else body
+            coded = codings and not (self._server_decodes and len(codings) == 1)
+            exchange.request_decoded = await self._decoded(body, codings) if coded else body
+            request._read_bytes = (
+                body  # for a handler that reads the request itself, where this is mounted in another application
+            )
         return exchange.request_decoded
 
     def _refuse_unknown(self, codings: tuple[str, ...]) -> None:

@@ -339,7 +339,7 @@ async def test_a_tunnel_works_on_while_the_gateway_drains_and_is_cut_at_the_end_
         await client.send_str("before")
         assert await client.receive_str() == "before"
         stopping = asyncio.create_task(both.gateway.stop())
-        await eventually(lambda: both.gateway._site is None)
+        await eventually(lambda: both.gateway.draining)
         await client.send_str("during")
         try:
             assert (await asyncio.wait_for(client.receive(), 0.6)).data == "during"

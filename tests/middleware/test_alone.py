@@ -53,12 +53,13 @@ def hasher() -> Principals:
     return Principals(bytes(32))
 
 
-def uploads(idle: float = 5.0) -> UploadReader:
-    return UploadReader(Limits(), idle)
+def uploads(idle: float = 5.0, server_decodes: bool = False) -> UploadReader:
+    return UploadReader(Limits(), idle, server_decodes=server_decodes)
 
 
 def deltas(store: MemoryStore | None = None, **settings: Any) -> DeltaCoder:
-    return DeltaCoder(Deltas(**settings), Limits(), 6, store or MemoryStore(Bounds()), uploads(), TagMemory())
+    reader = uploads(server_decodes=settings.pop("server_decodes", False))
+    return DeltaCoder(Deltas(**settings), Limits(), 6, store or MemoryStore(Bounds()), reader, TagMemory())
 
 
 MADE: dict[str, Callable[[], Any]] = {
@@ -341,7 +342,7 @@ async def test_a_prepare_service_takes_coded_requests(decompress: bool) -> None:
         return web.Response(body=exchange_of(request).request_decoded or await request.read())
 
     body = gzipped(document(1))
-    async with service(*spared(), handler=handler, auto_decompress=decompress) as port:
+    async with service(*spared(server_decodes=decompress), handler=handler, auto_decompress=decompress) as port:
         response = await ask(port, "POST", "/", [("Content-Encoding", "gzip"), ("Packhorse-Session", "s")], body)
         assert (response.status, response.body) == (200, document(1))
 
