@@ -192,6 +192,58 @@ async def test_descriptors_and_connections_come_back_and_memory_does_not_grow(ki
         assert "a fault of the gateway's own" not in gateway.log
 
 
+TO_THE_END = ["doc", "doc", "stream", "junk", "drop", "empty", "slow", "error", "bad", "tunnel"]
+
+
+async def whole(url: Any, chance: random.Random, count: int) -> tuple[int, int]:
+    """``count`` exchanges that nobody breaks off; bytes sent and received, as the sockets counted them."""
+    sent = received = done = 0
+    while done < count:
+        async with connect(url) as client:
+            goes_on = True
+            while goes_on and done < count:
+                what, raw = drawn(chance)
+                if what not in TO_THE_END:
+                    continue
+                done += 1
+                pieces = [raw[at : at + 700] for at in range(0, len(raw), 700)] if chance.random() < 0.5 else [raw]
+                await client.send(*pieces)
+                response = await client.response_head(raw.split(b" ", 1)[0].decode("latin-1"))
+                if response.status == 101:
+                    await client.send(b"x" * 100)
+                    await client.to_end()
+                    goes_on = False
+                else:
+                    response = await client.body_of(response)
+                    goes_on = what != "bad" and "close" not in response.members("connection")
+            await client.leave()
+            sent, received = sent + client.sent, received + client.received
+    return sent, received
+
+
+@pytest.mark.parametrize("kind", ["prepare", "plain"])
+async def test_the_links_bytes_add_up_to_those_of_all_sockets(kind: str) -> None:
+    """Issue 2: bytes are what really crossed the wire, checked against counting sockets, plus or minus nothing."""
+    async with upstream(moody) as up, gateway_for(up, kind=kind, timeouts=PATIENCE) as gateway:
+        figures = await asyncio.gather(*(whole(gateway, random.Random(f"{kind} {number}"), 60) for number in range(8)))
+        await quiet(gateway)
+        sent, received = (sum(each) for each in zip(*figures, strict=True))
+
+        async def counted_all() -> bool:
+            found = await scrape(gateway)
+            return (
+                found.total("packhorse_link_bytes_total", direction="up"),
+                found.total("packhorse_link_bytes_total", direction="down"),
+            ) == (sent, received)
+
+        try:
+            await eventually(counted_all, 2)
+        except AssertionError:
+            found = await scrape(gateway)
+            up_by, down_by = (found.by("packhorse_link_bytes_total", "part", direction=way) for way in ("up", "down"))
+            pytest.fail(f"sent {sent}, counted {up_by}; received {received}, counted {down_by}")
+
+
 async def test_cancelled_clients_of_aiohttps_own_leave_nothing() -> None:
     """Cancellation at any moment of the exchange, by a client library rather than by hand."""
     chance = random.Random(4)
