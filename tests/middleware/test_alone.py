@@ -16,7 +16,7 @@ from aiohttp import web
 from support.channel import eventually
 from support.client import ask, connect, request_bytes
 from support.messages import Response
-from support.packs import gzipped, pack_client
+from support.packs import decoded, gzipped, pack_client
 from support.texts import document
 
 from gateway.principals import Principals
@@ -387,3 +387,41 @@ async def test_sessions_do_not_see_each_others_bases() -> None:
             second.held = first.held
             came = await second.ask("GET", "/prepare?turn=2")
             assert (came.delta, came.why, came.content) == (False, "unknown-base", document(2))
+
+
+async def test_a_service_that_compresses_for_itself_is_not_coded_twice() -> None:
+    """``enable_compression`` makes aiohttp code the body when it is written, after every middleware."""
+
+    async def handler(request: web.Request) -> web.Response:
+        response = await prepare()(request)
+        response.enable_compression()
+        return response
+
+    async with service(*spared(), handler=handler) as port, pack_client(port) as client:
+        for turn in (1, 2):
+            assert (await client.ask("GET", f"/prepare?turn={turn}")).content == document(turn)
+        plain = await ask(port, "GET", "/prepare?turn=1", [("Accept-Encoding", "gzip"), ("Packhorse-Session", "other")])
+        assert decoded(plain) == document(1)
+
+
+@pytest.mark.parametrize("name", list(MADE))
+async def test_a_generator_is_closed_when_its_client_leaves(name: str) -> None:
+    closed = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        async def pieces() -> AsyncIterator[bytes]:
+            try:
+                yield b"first"
+                await asyncio.Event().wait()
+            finally:
+                closed.set()
+
+        return web.Response(body=pieces(), content_type="text/plain")
+
+    made = deltas(wait=0.02) if name == "deltas" else MADE[name]()
+    fields = [("Packhorse-Session", "s"), ("Accept-Encoding", "ctxpack.delta.v1")]
+    async with service(made, handler=handler) as port, connect(port) as client:
+        await client.send(request_bytes("GET", "/", fields))
+        await client.arrives(b"first")
+        client.reset()
+        await asyncio.wait_for(closed.wait(), 4)

@@ -1,6 +1,7 @@
 """A body is written once, ends once, says how, and lets go of its source; what was collected is never lost."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -378,6 +379,24 @@ async def test_a_fault_after_the_wait_cuts_what_goes_on(interruptible: bool) -> 
     with pytest.raises(BodyCut):
         await response.body.write(Writer())  # type: ignore[union-attr]
     assert (ends.only, source.closed) == (fault, 1)
+
+
+async def test_a_fault_that_nobody_waits_for_any_more_is_not_left_lying_about() -> None:
+    """The client left before what was late had failed: there is nobody to tell, and the loop must not tell either."""
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    source = Source(b"a", waits_at=1, error=ValueError("the source's own"))
+    response = answering(Body(generated_from(source)))
+    assert await collect(response, limit=100, wait=0.01) is None
+    source.go.set()
+    for _ in range(5):
+        await asyncio.sleep(0)  # now it has failed
+    assert isinstance(response.body, Body)
+    await response.body.close()
+    del response
+    gc.collect()
+    await asyncio.sleep(0)
+    assert complaints == []
 
 
 @pytest.mark.parametrize("interruptible", [True, False])

@@ -6,8 +6,9 @@ import pytest
 from support.client import ask
 from support.gateways import gateway_for
 from support.messages import FieldsLike, Response, values
-from support.packs import SPOKEN
+from support.packs import SPOKEN, pack_client
 from support.texts import document
+from support.twins import growing, turn_of
 from support.upstream import Reply, upstream
 
 PAGE = "https://page.example"
@@ -148,3 +149,27 @@ async def test_an_options_request_that_is_no_preflight_is_an_ordinary_one() -> N
     response, _ = await asked("OPTIONS", [("Origin", PAGE)], Reply(200, [("Allow", "GET")], b"the upstream's"))
     assert (response.status, response.body) == (200, b"the upstream's")
     assert response.text("allow") == "GET"
+
+
+CROSS_SITE = [("Origin", PAGE), ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "cors")]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "deltas"),
+    [
+        ([], True),
+        ([("Access-Control-Allow-Origin", PAGE)], True),
+        ([("Access-Control-Allow-Origin", "*")], True),
+        ([("Access-Control-Allow-Origin", "https://other.example")], False),
+        ([("Access-Control-Allow-Origin", "null")], False),
+    ],
+)
+async def test_a_page_gets_deltas_of_what_it_may_read(theirs: list[tuple[str, str]], deltas: bool) -> None:
+    """The upstream's word is not overruled, so where it allows another origin alone, this page may not read the answer."""
+    async with (
+        upstream(growing("prepare", theirs)) as up,
+        gateway_for(up, cors={"origins": [PAGE]}) as gateway,
+        pack_client(gateway, fields=CROSS_SITE) as client,
+    ):
+        await turn_of(client, "prepare", 1)
+        assert (await turn_of(client, "prepare", 2)).delta is deltas
