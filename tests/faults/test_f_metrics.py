@@ -157,11 +157,29 @@ async def _byte_by_byte(client: Client, kind: str) -> None:
     await client.response()
 
 
+async def _left_amid_an_upload(client: Client, kind: str) -> None:
+    await client.ask("GET", "/")
+    head = head_bytes(f"POST {PATHS[kind]} HTTP/1.1", [("Host", "gw"), ("Content-Length", "50000")])
+    await client.send(head + b"x" * 20_000)
+    await asyncio.sleep(0.05)
+    client.close()
+    await client.lost.wait()
+
+
+async def _refused_amid_an_upload(client: Client, kind: str) -> None:
+    fields = [("Host", "gw"), ("Content-Length", "5000"), ("Expect", "cake")]
+    await client.send(head_bytes(f"POST {PATHS[kind]} HTTP/1.1", fields) + b"x" * 5_000)
+    assert (await client.response()).status == 417
+    if not client.closed.is_set():
+        await client.ask("GET", "/")
+
+
 TRAFFIC = {
     function.__name__.strip("_"): function
     for function in (
         *(_documents, _deltas, _chunked_uploads, _pipelined, _expecting, _bodiless, _streams, _errors, _refused_by_the_parser),
         *(_nonsense, _too_large_a_head, _half_a_request, _close_delimited, _http10, _byte_by_byte),
+        *(_left_amid_an_upload, _refused_amid_an_upload),
     )
 }
 
@@ -203,7 +221,7 @@ async def test_f11_so_are_they_over_many_connections_at_once(kind):
         async def one(number: int) -> None:
             async with connect(gateway) as client:
                 clients.append(client)
-                names = [name for name in TRAFFIC if name not in ("too_large_a_head",)]
+                names = list(TRAFFIC)
                 for name in random.Random(number).sample(names, 4):
                     if client.closed.is_set():
                         break
