@@ -480,6 +480,18 @@ async def test_b17_x_accel_buffering_is_kept_and_the_stream_not_read_to_its_end(
         assert (await client.body_of(response)).complete
 
 
+@pytest.mark.parametrize("kind", UNDERSTOOD)
+async def test_b17_x_accel_buffering_is_added_to_event_streams_and_to_nothing_else(kind):
+    async def answers(peer: Peer, request: Request) -> None:
+        await (peer.stream(events(kind, WORDS)) if request.target == b"/stream" else peer.reply(growing(kind)(request)))
+
+    async with upstream(each(answers)) as up, gateway_for(up, kind=kind) as gateway, connect(gateway) as client:
+        assert (await client.ask("POST", "/stream", [], b"{}")).text("x-accel-buffering") == "no"
+        assert (await client.ask("POST", "/document", [], b"{}")).values("x-accel-buffering") == []
+        turn = await uses_delta(gateway, kind)
+        assert turn.response.values("x-accel-buffering") == []
+
+
 @pytest.mark.parametrize("kind", ["openai", "plain"])
 @pytest.mark.parametrize("content_type", ["text/event-stream", "application/octet-stream"])
 @pytest.mark.parametrize("said", ["close", "nothing"])
