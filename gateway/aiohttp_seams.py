@@ -6,6 +6,7 @@ pyproject pins aiohttp's minor version for this file's sake. Nothing else in the
 import asyncio
 import functools
 import re
+import socket
 import ssl
 from contextvars import ContextVar
 from typing import Any
@@ -190,3 +191,19 @@ def raw_ends(response: aiohttp.ClientResponse) -> "tuple[Any, Any]":
     assert connection is not None
     assert connection.protocol is not None
     return connection.protocol, connection.transport
+
+
+def is_full(protocol: Any) -> bool:
+    """Whether a connection has more waiting to be written than it should."""
+    return bool(protocol._paused)
+
+
+async def drained(protocol: Any) -> None:
+    """Return when a full connection takes more again. Raises ConnectionError where it is lost."""
+    await protocol._drain_helper()
+
+
+def bound_port(site: web.BaseSite) -> int:
+    """The port a TCP site really has, for address port 0; 0 for a unix socket."""
+    sockets = getattr(site._server, "sockets", None) or ()
+    return int(sockets[0].getsockname()[1]) if sockets and sockets[0].family != socket.AF_UNIX else 0

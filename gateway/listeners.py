@@ -41,13 +41,6 @@ async def listen_on(runner: web.BaseRunner, address: Listen, context: ssl.SSLCon
     return site
 
 
-def bound_port(site: web.BaseSite) -> int:
-    """The port a TCP site really has, for address port 0."""
-    server = site._server
-    sockets = getattr(server, "sockets", None) or ()
-    return int(sockets[0].getsockname()[1]) if sockets and sockets[0].family != socket.AF_UNIX else 0
-
-
 def _sentence(address: Listen, what: str, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"{what}: {address} is taken by another program; stop that one, or choose another address (port 0: any free one)"

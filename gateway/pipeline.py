@@ -45,7 +45,7 @@ def build(configuration: Configuration, services: Services) -> Router:
         )
         for route in configuration.routes
     ]
-    return Router(routes, compose(outside(services), refuse))
+    return Router(routes, compose(outside(configuration, services), refuse))
 
 
 def middlewares(configuration: Configuration, route: Route, services: Services) -> list[Middleware]:
@@ -53,8 +53,7 @@ def middlewares(configuration: Configuration, route: Route, services: Services) 
     trusted = networks(configuration.trusted_proxies)
     mode = route.forwarded or configuration.forwarded
     return [
-        *outside(services),
-        CrossOrigin(configuration.cors),  # around what can refuse, so that a page can read the refusal
+        *outside(configuration, services),
         Limiter(configuration.limits, services.in_flight),  # size and number, before a body byte is read
         hop_by_hop,  # RFC 9110 7.6.1, before we add any field of our own
         Forwarded(mode, trusted),  # who the client is behind trusted proxies
@@ -78,11 +77,12 @@ def link_side(configuration: Configuration, route: Route, services: Services) ->
     ]
 
 
-def outside(services: Services) -> list[Middleware]:
+def outside(configuration: Configuration, services: Services) -> list[Middleware]:
     """What even a request without a route passes."""
     return [
         request_id,  # every later line can name the exchange
         Metrics(services.recorder, services.in_flight),  # outside everything that can refuse, so refusals are counted
+        CrossOrigin(configuration.cors),  # around what refuses, so that a page can read the refusal
         problems,  # exception -> RFC 9457 problem, once
     ]
 

@@ -106,8 +106,8 @@ class Connection(RequestHandler):
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         """The answer to what the parser refused, or to a fault of our own that nothing caught."""
-        if request.writer.output_size > 0:
-            raise ConnectionError("the head is out: the connection is closed")
+        if request.writer.output_size > 0 or isinstance(exc, ConnectionError):
+            raise ConnectionError("nothing can be answered any more: the connection is closed")
         if status == 500:
             log.error("a fault of the gateway's own outside every middleware: %s", type(exc).__name__)
             response = internal_response()

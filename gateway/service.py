@@ -19,7 +19,8 @@ from config.errors import ConfigError
 from config.schema import Configuration
 from gateway import aiohttp_seams
 from gateway.admin import Admin
-from gateway.listeners import bound_port, listen_on, tls_context
+from gateway.aiohttp_seams import bound_port
+from gateway.listeners import listen_on, tls_context
 from gateway.pipeline import build
 from gateway.router import Router
 from gateway.server import GatewayServer, Unrecorded

@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from gateway.aiohttp_seams import raw_ends
+from gateway.aiohttp_seams import drained, is_full, raw_ends
 from middleware.exchange import Exchange
 from middleware.fields import tokens
 
@@ -45,6 +45,9 @@ async def carry(request: web.Request, exchange: Exchange, answer: aiohttp.Client
     headers = CIMultiDict(answer.headers)
     response = web.StreamResponse(status=101, reason=answer.reason, headers=headers)
     response.force_close()
+    if client_transport is None or client_transport.is_closing():
+        answer.close()
+        return response
     await response.prepare(request)
     closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     tunnelled = getattr(client, "tunnelled", None)
@@ -55,8 +58,6 @@ async def carry(request: web.Request, exchange: Exchange, answer: aiohttp.Client
 
     down(0)
     upstream.read_timeout = None
-    if client_transport is None:
-        raise ConnectionResetError("the client is gone")
     to_client = _Pipe(upstream_transport, client, client_transport, closed, down)
     to_upstream = _Pipe(client_transport, upstream, upstream_transport, closed, lambda size: None)
     try:
@@ -89,14 +90,14 @@ class _Pipe:
             return False, b""
         self._sink_transport.write(data)
         self._count(len(data))
-        if self._sink._paused and self._waiting is None:
+        if is_full(self._sink) and self._waiting is None:
             self._source.pause_reading()
             self._waiting = asyncio.get_running_loop().create_task(self._resume())
         return False, b""
 
     async def _resume(self) -> None:
         try:
-            await self._sink._drain_helper()
+            await drained(self._sink)
         except ConnectionError:
             self.feed_eof()
             return

@@ -83,6 +83,10 @@ class Forwarder:
             upgrade_fields(exchange.outgoing)
         answer = await self._exchange(request, exchange, upload)
         exchange.upstream_seconds = time.perf_counter() - exchange.sent_upstream_at
+        if answer.status < 100 or _head_size(answer) > self._pool.head_limit:
+            answer.close()
+            exchange.upstream_error = "malformed"
+            raise Problem("upstream-cut", "the upstream's answer is not HTTP, or its head is over the limit (limits.headers)")
         if answer.status == 101:
             if upgrading:
                 return await carry(request, exchange, answer)
@@ -139,6 +143,10 @@ class Forwarder:
         return response
 
 
+def _head_size(answer: aiohttp.ClientResponse) -> int:
+    return sum(len(name) + len(value) + 4 for name, value in answer.raw_headers)
+
+
 class Upload:
     """A request body on its way up. The client is told to go on (100) when the upstream connection wants the first byte."""
 
@@ -159,9 +167,15 @@ class Upload:
         if not self.present:
             return None
         content = self._request.content
-        if content.is_eof() and content.exception() is None:
-            return content.read_nowait()
-        return self._pieces()
+        if not content.is_eof() or content.exception() is not None:
+            return self._pieces()
+        body = content.read_nowait()
+        if len(body) > self._limit:
+            raise self._too_large()
+        return body
+
+    def _too_large(self) -> Problem:
+        return Problem("too-large", f"the request body is over {self._limit} bytes (limits.request)")
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         await send_continue(self._request)
@@ -170,7 +184,7 @@ class Upload:
             async for piece in arriving(self._request, self._idle):
                 sent += len(piece)
                 if sent > self._limit:
-                    raise Problem("too-large", f"the request body is over {self._limit} bytes (limits.request)")
+                    raise self._too_large()
                 yield piece
         except Problem as problem:
             self.problem = problem
@@ -241,7 +255,9 @@ def _translate(error: BaseException, *, streaming: bool = False) -> tuple[str, P
     if isinstance(error, aiohttp.ClientConnectorError):
         return "connect", Problem("upstream-unreachable", "no connection to the upstream could be made")
     if isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, HttpProcessingError)) and not streaming:
-        return "malformed", Problem("upstream-cut", "the upstream's answer is not HTTP, or its head is over the limit")
+        return "malformed", Problem(
+            "upstream-cut", "the upstream's answer is not HTTP, or its head is over the limit (limits.headers)"
+        )
     if isinstance(error, (aiohttp.InvalidURL, ValueError)):
         return "malformed", Problem("bad-request", "the request target or a field cannot be sent on")
     return "cut", Problem("upstream-cut", "the upstream closed the connection before its answer was complete")

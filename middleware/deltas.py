@@ -10,36 +10,35 @@ kept. A base is handed to the store by the body's own end, so what a client may 
 body of the exchange becomes a base with it. Nothing here waits for the store.
 """
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
 from aiohttp import web
 
 from ctxpack import ContextPack, ContextPackError
 from middleware import passing, validators
 from middleware.body import Body, close_source, collect, set_body
-from middleware.codings import DECODABLE, CodingError, Decoder, decode, parse_codings
+from middleware.codings import DECODABLE, CodingError, decode, parse_codings
 from middleware.conditional import TagMemory, own_tag
 from middleware.exchange import Exchange, exchange_of
 from middleware.forms import Chosen, Form, Material, choose
+from middleware.keeping import RequestBase, keep, off_loop, pack_with_digest
 from middleware.limits import Limits
 from middleware.link import LinkClass
 from middleware.negotiation import AcceptEncoding, delta_allowed, merge_vary
 from middleware.offers import Offers, offers_of
 from middleware.problems import Handler, Problem
 from middleware.settings import Seconds, Settings, Size, switch_words
-from middleware.stores import Base, BaseStore, Owner
+from middleware.stores import Base, BaseStore
+from middleware.undoing import undone, upstream_lied
 from middleware.uploads import UploadReader
 
-T = TypeVar("T")
 VARY = ("Accept-Encoding", "Available-Dictionary", "Ctxpack-Base", "Ctxpack-Accept")
 _OF_THE_CODING = ("Content-MD5", "Content-Digest", "Repr-Digest", "Digest", "Accept-Ranges")
 """Fields that speak of the bytes of one coding (RFC 9530, RFC 9110 14.3): they go when the coding changes."""
-_OFF_LOOP = 128 * 2**10
 _LIKELY_RATIO = 6
 """Decoded to coded, for guessing how long decoding takes."""
 _PASSED_AS_MEASURED = ("streamed", "too-small", "too-large")
@@ -70,6 +69,7 @@ class _Turn:
     offers: Offers
     held: dict[str, Base]
     """The bases that were named and held when the request came, by name: in use, whatever the store does meanwhile."""
+    request_base: RequestBase | None
     asked: tuple[str, ...]
     """Tags of our own making that the request asked with."""
     response: web.Response
@@ -98,6 +98,8 @@ class DeltaCoder:
         exchange = exchange_of(request)
         offers = offers_of(request)
         await self._read_upload(request, exchange, offers)
+        takes_part = exchange.owner is not None and (offers.takes_part or exchange.opted_in)
+        request_base = RequestBase(exchange.request_decoded) if takes_part and exchange.request_decoded else None
         held = self._hold(exchange, offers)
         asked = validators.to_upstream(exchange, self.tags)
         if offers.takes_part:
@@ -106,7 +108,7 @@ class DeltaCoder:
         if not isinstance(response, web.Response) or response.prepared:
             return response
         codings = parse_codings(response.headers.getall("Content-Encoding", ()))
-        turn = _Turn(request, exchange, offers, held, asked, response, codings)
+        turn = _Turn(request, exchange, offers, held, request_base, asked, response, codings)
         try:
             await self._down(turn)
         except BaseException:
@@ -135,6 +137,8 @@ class DeltaCoder:
             _vary(response)
             return
         why = passing.untouched(turn.request, response)
+        if why is None and response.compression:  # a service of aiohttp's that codes the body itself, later
+            why = "already-coded"
         if why is None and not (DECODABLE.issuperset(turn.codings) and len(turn.codings) <= self.limits.layers):
             why = "already-coded"
         if why is None:
@@ -189,7 +193,7 @@ class DeltaCoder:
         if len(content) < self.settings.min_bytes:
             chosen = Chosen(material.came or Form("identity", content, "too-small"), None)
         else:
-            chosen = await _off_loop(len(content), choose, material, turn.offers)
+            chosen = await off_loop(len(content), choose, material, turn.offers)
         self._send(turn, material, chosen)
         return None
 
@@ -201,11 +205,11 @@ class DeltaCoder:
         limit = self.settings.max_bytes
         undo = partial(decode, came, codings, limit=limit, ratio=limits.ratio, layers=limits.layers)
         try:
-            return await _off_loop(len(came) * _LIKELY_RATIO, undo)
+            return await off_loop(len(came) * _LIKELY_RATIO, undo)
         except CodingError as error:
             if error.kind == "too_large" or (turn.taken and error.kind == "ratio"):
                 return None
-            raise _upstream_lied(error) from error
+            raise upstream_lied(error) from error
 
     async def _packed(self, turn: _Turn, content: bytes, bases: Sequence[Base]) -> ContextPack | None:
         """The pack of the content where somebody asks for it. Raises ContextPackError for what is not text, asked or not."""
@@ -214,12 +218,13 @@ class DeltaCoder:
                 raise ContextPackError("invalid_utf8", "the body is not UTF-8")
             return None
         after = next((base.pack for base in bases if base.pack is not None), None)
-        return await _off_loop(len(content), _pack_with_digest, content, after)
+        return await off_loop(len(content), pack_with_digest, content, after)
 
     def _material(self, turn: _Turn, content: bytes, target: ContextPack | None, bases: Sequence[Base], came: Form) -> Material:
         headers = turn.request.headers
         origin = headers.get("Origin")
-        allowed = origin if turn.exchange.cors_allowed else turn.response.headers.get("Access-Control-Allow-Origin")
+        ours = origin if turn.exchange.cors_allowed else None  # the upstream's word is not overruled
+        allowed = turn.response.headers.get("Access-Control-Allow-Origin", ours)
         may_delta = delta_allowed(headers.get("Sec-Fetch-Site"), headers.get("Sec-Fetch-Mode"), origin, allowed)
         return Material(content, target, bases, came if turn.taken else None, may_delta, self.gzip_level)
 
@@ -287,11 +292,11 @@ class DeltaCoder:
         may_be_kept = turn.offers.takes_part or exchange.opted_in
         if target is not None and may_be_kept and 200 <= response.status < 300 and not no_store:
 
-            def keep(error: BaseException | None) -> None:
+            def delivered(error: BaseException | None) -> None:
                 if error is None and exchange.owner is not None:
-                    _keep(self.store, exchange.owner, exchange.route, target, exchange.request_decoded)
+                    keep(self.store, exchange.owner, exchange.route, target, turn.request_base)
 
-            body.on_end.append(keep)
+            body.on_end.append(delivered)
         set_body(response, body)
 
     def _undo_as_it_comes(self, turn: _Turn) -> None:
@@ -299,13 +304,12 @@ class DeltaCoder:
         response = turn.response
         body = response.body
         assert isinstance(body, Body)
-        undone = Body(_undo(body, turn.codings, self.limits))
-        undone.on_end, undone.tail = body.on_end, body.tail
+        replacement = undone(body, turn.codings, self.limits)
         for name in ("Content-Encoding", "Content-Length", *_OF_THE_CODING):
             response.headers.popall(name, None)
         validators.weaken(turn.exchange, response, self.tags)
         _vary(response)
-        set_body(response, undone)
+        set_body(response, replacement)
 
     def _explain(self, turn: _Turn, why: str) -> None:
         exchange = turn.exchange
@@ -322,57 +326,6 @@ def _offer_what_can_be_undone(request: web.Request, exchange: Exchange) -> None:
     offered = AcceptEncoding.parse(request.headers.getall("Accept-Encoding", ())).forwarded(DECODABLE)
     if offered is not None:
         exchange.outgoing["Accept-Encoding"] = offered
-
-
-async def _off_loop(size: int, work: Callable[..., T], *args: Any) -> T:
-    """Do it here, or on a thread where ``size`` bytes would hold up the event loop by more than a millisecond or two."""
-    return await asyncio.to_thread(work, *args) if size > _OFF_LOOP else work(*args)
-
-
-def _pack_with_digest(content: bytes, after: ContextPack | None) -> ContextPack:
-    pack = ContextPack.from_utf8(content, after=after)
-    _ = pack.digest  # made when first asked for: here, and not later on the loop
-    return pack
-
-
-def _keep(store: BaseStore, owner: Owner, route: str, target: ContextPack, request: bytes | None) -> None:
-    """Hand the exchange's bases to the store: the response, and the request where it was read and is text."""
-    bases = [Base(target.content_bytes, (target.digest,), target)]
-    if not request:
-        store.keep(owner, route, bases)
-    elif len(request) <= _OFF_LOOP:
-        store.keep(owner, route, bases + _request_base(request))
-    else:
-        packing = asyncio.get_running_loop().run_in_executor(None, _request_base, request)
-        packing.add_done_callback(lambda packed: store.keep(owner, route, bases + packed.result()))
-
-
-def _request_base(request: bytes) -> list[Base]:
-    try:
-        pack = _pack_with_digest(request, None)
-    except ContextPackError:
-        return []
-    return [Base(request, (pack.digest,), pack)]
-
-
-async def _undo(body: Body, codings: tuple[str, ...], limits: Limits) -> AsyncIterator[bytes]:
-    source = body.take()
-    decoder = Decoder(codings, limit=limits.request, ratio=limits.ratio, layers=limits.layers)
-    try:
-        async for piece in source:
-            for decoded in decoder.pieces(piece):
-                yield decoded
-        rest = decoder.finish()
-        if rest:
-            yield rest
-    except CodingError as error:
-        raise _upstream_lied(error) from error
-    finally:
-        await close_source(source)
-
-
-def _upstream_lied(error: CodingError) -> Problem:
-    return Problem("upstream-cut", f"the upstream's body is not what its Content-Encoding says: {error.kind}")
 
 
 def _refuse_binary(request: web.Request, decoded: bytes) -> None:

@@ -111,12 +111,12 @@ def _with_outer(form: Form, offers: Offers) -> list[Form]:
 
 
 def _plain(material: Material, offers: Offers, why: str) -> list[Form]:
-    """gzip and zstd of the whole body; what the upstream made of it already stands for its own coding."""
+    """gzip and zstd of the whole body, and what the upstream had made of it, which may be the worse gzip."""
     forms = []
     came = material.came
     if came is not None:
         forms.append(Form(came.coding, came.body, "already-coded" if why == "no-base" else why))
-    made = [coding for coding in offers.taken.made if came is None or coding != came.coding]
+    made = offers.taken.made
     if "gzip" in made:
         forms.append(Form("gzip", gzip_encode(material.content, material.gzip_level), why))
     if "zstd" in made:

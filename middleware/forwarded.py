@@ -6,7 +6,7 @@ Only peers in ``trusted_proxies`` are believed. What an untrusted client wrote i
 
 import secrets
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Literal
 
 from aiohttp import web
@@ -14,6 +14,7 @@ from aiohttp import web
 from middleware.exchange import Exchange, exchange_of
 from middleware.fields import FORWARDING, drop
 from middleware.problems import Handler, Problem
+from middleware.proxy_claims import Claims, forwarded_claims, parse_address, x_forwarded_claims
 
 Mode = Literal["off", "forwarded", "x-forwarded"]
 Networks = Sequence[IPv4Network | IPv6Network]
@@ -29,16 +30,10 @@ def networks(cidrs: Sequence[str]) -> Networks:
 
 def inside(address: str | None, nets: Networks) -> bool:
     """Whether an address is in one of the networks. An IPv4 address mapped into IPv6 counts as the former."""
-    parsed = _address(address)
+    if not nets:
+        return False
+    parsed = parse_address((address or "").strip().strip("[]").partition("%")[0])
     return parsed is not None and any(parsed in net for net in nets if net.version == parsed.version)
-
-
-def _address(text: str | None) -> IPv4Address | IPv6Address | None:
-    try:
-        parsed = ip_address((text or "").strip().strip("[]").split("%")[0])
-    except ValueError:
-        return None
-    return getattr(parsed, "ipv4_mapped", None) or parsed
 
 
 @web.middleware
@@ -52,24 +47,28 @@ class Forwarded:
 
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         exchange = exchange_of(request)
-        sender = request.remote
-        exchange.peer, exchange.secure = sender, _tls(request)
-        believed = bool(self._trusted) and (sender in (None, "") or inside(sender, self._trusted))
-        chain, proto = _claims(request) if believed else ([], None)
-        if believed:
-            exchange.peer = self._client(chain, sender)
-            exchange.secure = exchange.secure or proto == "https"
-        self._rewrite(request, exchange, chain, sender)
+        sender = request.remote or None
+        exchange.secure = _tls(request)
+        # A peer on a unix socket has no address; only the operator's own proxy can be there.
+        believed = bool(self._trusted) and (sender is None or inside(sender, self._trusted))
+        claims = _claims(request) if believed else Claims()
+        exchange.peer = self._client(claims.addresses, sender)
+        exchange.secure = exchange.secure or claims.scheme == "https"
+        self._rewrite(request, exchange, claims.addresses, sender)
         return await handler(request)
 
-    def _client(self, chain: list[str], sender: str | None) -> str | None:
-        """The first address, from the nearest on, that is not one of our own proxies."""
-        for address in reversed(chain):
+    def _client(self, hops: Sequence[str | None], sender: str | None) -> str | None:
+        """The first address, from the nearest on, that is not one of our own proxies; a hop that is not told ends the search."""
+        nearest = sender
+        for address in reversed(hops):
+            if address is None:
+                break
+            nearest = address
             if not inside(address, self._trusted):
-                return address
-        return chain[0] if chain else sender
+                break
+        return nearest
 
-    def _rewrite(self, request: web.Request, exchange: Exchange, chain: list[str], sender: str | None) -> None:
+    def _rewrite(self, request: web.Request, exchange: Exchange, hops: Sequence[str | None], sender: str | None) -> None:
         outgoing = exchange.outgoing
         drop(outgoing, FORWARDING)
         vias = outgoing.getall("Via", [])
@@ -80,57 +79,37 @@ class Forwarded:
         outgoing["Via"] = ", ".join([*vias, f"{version} {self._via}"])
         if self._mode == "off":
             return
-        proto = "https" if exchange.secure else "http"
+        scheme = "https" if exchange.secure else "http"
         host = request.headers.get("Host", "")
-        addresses = [*chain, *([sender] if sender else [])]
+        nearest = parse_address(sender)
+        addresses = [*hops, *([str(nearest)] if nearest else [])]
         if self._mode == "x-forwarded":
-            outgoing["X-Forwarded-For"] = ", ".join(addresses)
-            outgoing["X-Forwarded-Proto"] = proto
+            outgoing["X-Forwarded-For"] = ", ".join(address for address in addresses if address is not None)
+            outgoing["X-Forwarded-Proto"] = scheme
             if host:
                 outgoing["X-Forwarded-Host"] = host
         else:
-            hops = [f"for={_node(address)}" for address in addresses] or ["for=unknown"]
-            hops[-1] += f";proto={proto}" + (f';host="{_quoted(host)}"' if host else "")
-            outgoing["Forwarded"] = ", ".join(hops)
+            told = [f"for={_node(address)}" for address in addresses] or ["for=unknown"]
+            told[-1] += f";proto={scheme}" + (f';host="{_quoted(host)}"' if host else "")
+            outgoing["Forwarded"] = ", ".join(told)
 
 
 def _tls(request: web.Request) -> bool:
     return request.transport is not None and request.transport.get_extra_info("ssl_object") is not None
 
 
-def _claims(request: web.Request) -> tuple[list[str], str | None]:
-    """Addresses, farthest first, and the scheme, as a trusted proxy gave them."""
-    lines = request.headers.getall("Forwarded", ())
+def _claims(request: web.Request) -> Claims:
+    """What a trusted proxy said."""
+    headers = request.headers
+    lines = headers.getall("Forwarded", ())
     if lines:
-        return _parse_forwarded(",".join(lines))
-    chain = [part.strip() for part in ",".join(request.headers.getall("X-Forwarded-For", ())).split(",") if part.strip()]
-    proto = request.headers.get("X-Forwarded-Proto", "").split(",")[-1].strip().lower()
-    return [address for address in chain if _address(_host(address)) is not None], proto or None
+        return forwarded_claims(lines)
+    return x_forwarded_claims(headers.getall("X-Forwarded-For", ()), headers.getall("X-Forwarded-Proto", ()))
 
 
-def _parse_forwarded(text: str) -> tuple[list[str], str | None]:
-    chain: list[str] = []
-    proto: str | None = None
-    for element in text.split(","):
-        for pair in element.split(";"):
-            name, _, value = pair.strip().partition("=")
-            value = value.strip().strip('"')
-            if name.lower() == "for" and _address(_host(value)) is not None:
-                chain.append(_host(value))
-            elif name.lower() == "proto":
-                proto = value.lower()
-    return chain, proto
-
-
-def _host(node: str) -> str:
-    """A node without its port."""
-    node = node.strip().strip('"')
-    if node.startswith("["):
-        return node[1:].partition("]")[0]
-    return node.partition(":")[0] if node.count(":") == 1 else node
-
-
-def _node(address: str) -> str:
+def _node(address: str | None) -> str:
+    if address is None:
+        return "unknown"
     return f'"[{address}]"' if ":" in address else address
 
 

@@ -60,6 +60,10 @@ class Metrics:
         self._in_flight.enter()
         try:
             response = await handler(request)
+        except web.HTTPException as answer:  # aiohttp's way to answer by raising
+            exchange.head_ready_at = time.perf_counter()
+            self._end(request, exchange, answer, _answered(exchange), len(answer.body) if isinstance(answer.body, bytes) else 0)
+            raise
         except BaseException as error:
             gone = isinstance(error, (asyncio.CancelledError, ConnectionError))
             self._end(request, exchange, None, "client_gone" if gone else "failed", 0)

@@ -80,7 +80,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except Problem as problem:
         exchange_of(request).refusal = problem.code
         return problem_response(problem)
-    except web.HTTPException:
+    except (web.HTTPException, ConnectionError):  # aiohttp's way to answer; a client that is gone
         raise
     except Exception as fault:
         exchange_of(request).refusal = "internal"

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from aiohttp import web
 
 from config.addresses import Listen
-from gateway.listeners import bound_port, listen_on
+from gateway.aiohttp_seams import bound_port
+from gateway.listeners import listen_on
 
 LOOPBACK = Listen("127.0.0.1", 0)
 """Any free port, for this machine only."""
