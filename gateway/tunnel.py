@@ -40,15 +40,9 @@ def upgrade_fields(headers: CIMultiDict[str]) -> CIMultiDict[str]:
 async def carry(request: web.Request, exchange: Exchange, answer: aiohttp.ClientResponse) -> web.StreamResponse:
     """Relay the 101 and be a pipe until either side closes."""
     upstream, upstream_transport = raw_ends(answer)
-    client = request.protocol
-    client_transport = request.transport
-    headers = CIMultiDict(answer.headers)
-    response = web.StreamResponse(status=101, reason=answer.reason, headers=headers)
+    client, client_transport = request.protocol, request.transport
+    response = web.StreamResponse(status=101, reason=answer.reason, headers=CIMultiDict(answer.headers))
     response.force_close()
-    if client_transport is None or client_transport.is_closing():
-        answer.close()
-        return response
-    await response.prepare(request)
     closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     tunnelled = getattr(client, "tunnelled", None)
 
@@ -56,13 +50,15 @@ async def carry(request: web.Request, exchange: Exchange, answer: aiohttp.Client
         if tunnelled is not None:
             tunnelled(exchange, size)
 
-    down(0)
-    upstream.read_timeout = None
-    to_client = _Pipe(upstream_transport, client, client_transport, closed, down)
-    to_upstream = _Pipe(client_transport, upstream, upstream_transport, closed, lambda size: None)
     try:
-        upstream.set_parser(to_client, None)
-        client.set_parser(to_upstream)  # type: ignore[arg-type]
+        if client_transport is None or client_transport.is_closing():
+            raise ConnectionResetError("the client left before the answer came")
+        await response.prepare(request)
+        down(0)
+        upstream.read_timeout = None
+        upstream.set_parser(_Pipe(upstream_transport, client, client_transport, closed, down), None)
+        to_upstream: Any = _Pipe(client_transport, upstream, upstream_transport, closed, lambda size: None)
+        client.set_parser(to_upstream)
         await closed
     finally:
         answer.close()

@@ -17,13 +17,10 @@ DEFLATE = "permessage-deflate; client_max_window_bits"
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-@pytest.mark.parametrize("offered", [None, DEFLATE])
-@pytest.mark.parametrize("accepted", [None, "permessage-deflate"])
+@pytest.mark.parametrize(("offered", "accepted"), [(None, None), (DEFLATE, None), (DEFLATE, "permessage-deflate")])
 @pytest.mark.parametrize("feed", ["one write", "bytes"])
 async def test_a26_a_websocket_is_tunnelled_with_its_extensions_and_close_codes(kind, host, offered, accepted, feed):
     """WSH032/fastapi-proxy-lib#53: extensions relayed by one hop and frames decoded by another: 1002, reserved bits."""
-    if accepted and not offered:
-        pytest.skip("an upstream accepts only what was offered")
     compressed = accepted is not None
     hello, echo = frame(b"hello" * 50, mask=MASK, compressed=compressed), frame(b"welcome" * 50, compressed=compressed)
     bye, goodbye = closing(4001, b"done", MASK), closing(4002, b"too")
