@@ -1,7 +1,7 @@
 """The terminal event of each provider's stream, looked for in its last bytes."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.texts import events
 
@@ -58,6 +58,7 @@ def test_a_stream_is_over_with_its_last_event_and_not_before(kind: str) -> None:
     assert is_terminal(b"".join(stream)[-512:])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=512))
 def test_any_bytes_have_an_answer(tail: bytes) -> None:
     assert is_terminal(tail) in (True, False)

@@ -1,7 +1,7 @@
 """Field lists, and which fields end here."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
@@ -30,6 +30,7 @@ def test_names_are_lower_case_as_drop_wants_them(names: frozenset[str]) -> None:
     assert all(name == name.lower() for name in names)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["X-A", "x-a", "X-B", "TE", "te", "Via"]), st.text(max_size=3)), max_size=8))
 def test_dropping_takes_all_lines_of_a_name_in_any_case_and_nothing_else(pairs: list[tuple[str, str]]) -> None:
     headers = CIMultiDict(pairs)

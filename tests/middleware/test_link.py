@@ -1,7 +1,7 @@
 """The order of evidence for the class of a link (contract 3)."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 from pydantic import ValidationError
@@ -99,11 +99,13 @@ def test_what_hints_say(given: list[tuple[str, str]], hinted: str | None) -> Non
 HINTS = st.sampled_from(["Save-Data", "ECT", "Downlink", "RTT"])
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(HINTS, st.text()), max_size=5))
 def test_hints_never_raise_and_never_make_a_link_normal(given: list[tuple[str, str]]) -> None:
     assert hints(fields(*given)) in (None, "weak", "metered")
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), max_size=2), st.one_of(st.none(), st.text()))
 def test_no_word_and_no_address_raises(said: list[str], address: str | None) -> None:
     words = fields(*(("Packhorse-Link", word) for word in said))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.client import ask
 from support.messages import FieldsLike
@@ -51,6 +51,7 @@ def test_equal_ones_are_worked_out_once_and_long_ones_are_not_kept() -> None:
     assert taken(long, ()) is not taken(long, ())
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), max_size=3), st.lists(st.text(), max_size=3))
 def test_nothing_a_client_says_raises(accept: list[str], by_script: list[str]) -> None:
     found = taken(tuple(accept), tuple(by_script))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.client import ask
 from support.messages import FieldsLike
@@ -112,6 +112,7 @@ def test_declared_length(text: str | None, length: int | None) -> None:
     assert declared_length(response) == length
 
 
+@settings(deadline=None)
 @given(st.one_of(st.text().map(str.encode), st.binary()))
 def test_text_is_what_decodes(content: bytes) -> None:
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 from support.client import ask
@@ -363,6 +363,7 @@ def test_the_providers_own_field(document: object, found: str | None) -> None:
     assert _in_chat_body(json.dumps(document).encode()) == found
 
 
+@settings(deadline=None)
 @given(st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=40).map(str.encode)))
 def test_a_body_that_is_no_json_has_no_id(body: bytes | None) -> None:
     assert _in_chat_body(body) is None or b"{" in (body or b"")

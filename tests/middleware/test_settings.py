@@ -4,7 +4,7 @@ import contextlib
 from typing import Annotated, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -83,6 +83,7 @@ def test_what_is_no_time(given: object) -> None:
     assert refused.value.errors()[0]["loc"] == ("time",)
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_quantity_or_refused_as_one(text: str) -> None:
     for key in ("size", "time"):
