@@ -74,6 +74,8 @@ class Admin:
             "/readyz": {"GET": self.ready},
             "/-/reload": {"POST": self.reload},
             "/-/drain": {"POST": self.drain},
+            "/api": {"GET": self.index},
+            "/api/": {"GET": self.index},
             "/api/sessions": {"GET": self.sessions},
             "/api/savings": {"GET": self.savings},
         }
@@ -106,6 +108,10 @@ class Admin:
         """Begin to drain."""
         self.gateway.begin_drain()
         return _json({"status": "draining"}, 202)
+
+    async def index(self, request: web.BaseRequest) -> web.Response:
+        """What is under /api/."""
+        return _json({"sessions": "/api/sessions", "savings": "/api/savings"})
 
     async def sessions(self, request: web.BaseRequest) -> web.Response:
         """The most recently used sessions, by hash."""

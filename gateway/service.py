@@ -42,6 +42,8 @@ class Gateway:
         self.port = 0
         self.drained = asyncio.Event()
         """Set once draining was asked for."""
+        self.ended = asyncio.Event()
+        """Set once the process should end."""
         self._loader = loader
         self._router: Router = build(configuration, services)
         self._server: GatewayServer | None = None
@@ -66,11 +68,20 @@ class Gateway:
         store = self.services.store.degraded()
         return [f"store: {store}"] if store else []
 
+    def end(self) -> None:
+        """Drain, and end as soon as what is under way has."""
+        self.ended.set()
+        self.begin_drain()
+
     def begin_drain(self) -> None:
-        """No new connections from now on; idle ones are closed. :func:`running`'s user sees ``drained`` and ends."""
+        """No new connections from now on; idle ones are closed. Ends after ``drain`` seconds, so that whoever asks ``/readyz``
+        has the time to see it.
+        """
         if self.drained.is_set():
             return
         self.drained.set()
+        log.info("draining: answers under way have %g s", self.configuration.drain)
+        asyncio.get_running_loop().call_later(self.configuration.drain, self.ended.set)
         if self._site is not None and self._server is not None:
             self._server.drain()
             self._closing = asyncio.get_running_loop().create_task(self._site.stop())

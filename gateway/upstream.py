@@ -172,20 +172,30 @@ class Upload:
         body = content.read_nowait()
         if len(body) > self._limit:
             raise self._too_large()
+        self._copied([body], len(body))
         return body
+
+    def _copied(self, pieces: list[bytes], size: int) -> None:
+        """The whole upload was sent on: leave a copy where one was asked for."""
+        if 0 < size <= self._exchange.copy_upload:
+            self._exchange.request_decoded = b"".join(pieces)
 
     def _too_large(self) -> Problem:
         return Problem("too-large", f"the request body is over {self._limit} bytes (limits.request)")
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         await send_continue(self._request)
-        sent = 0
+        sent, copy = 0, self._exchange.copy_upload
+        copied: list[bytes] = []
         try:
             async for piece in arriving(self._request, self._idle):
                 sent += len(piece)
                 if sent > self._limit:
                     raise self._too_large()
+                if sent <= copy:
+                    copied.append(piece)
                 yield piece
+            self._copied(copied, sent)
         except Problem as problem:
             self.problem = problem
             raise

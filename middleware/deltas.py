@@ -69,9 +69,6 @@ class _Turn:
     offers: Offers
     held: dict[str, Base]
     """The bases that were named and held when the request came, by name: in use, whatever the store does meanwhile."""
-    request_base: RequestBase | None
-    asked: tuple[str, ...]
-    """Tags of our own making that the request asked with."""
     response: web.Response
     codings: tuple[str, ...]
     """Those the upstream applied."""
@@ -98,17 +95,15 @@ class DeltaCoder:
         exchange = exchange_of(request)
         offers = offers_of(request)
         await self._read_upload(request, exchange, offers)
-        takes_part = exchange.owner is not None and (offers.takes_part or exchange.opted_in)
-        request_base = RequestBase(exchange.request_decoded) if takes_part and exchange.request_decoded else None
         held = self._hold(exchange, offers)
-        asked = validators.to_upstream(exchange, self.tags)
+        validators.to_upstream(exchange, self.tags)
         if offers.takes_part:
             _offer_what_can_be_undone(request, exchange)
         response = await handler(request)
         if not isinstance(response, web.Response) or response.prepared:
             return response
         codings = parse_codings(response.headers.getall("Content-Encoding", ()))
-        turn = _Turn(request, exchange, offers, held, request_base, asked, response, codings)
+        turn = _Turn(request, exchange, offers, held, response, codings)
         try:
             await self._down(turn)
         except BaseException:
@@ -122,18 +117,20 @@ class DeltaCoder:
             return
         coded = "Content-Encoding" in request.headers
         length = request.content_length
-        may_become_base = (
-            offers.takes_part and exchange.owner is not None and length is not None and length <= self.settings.max_bytes
-        )
-        if coded or may_become_base:
+        may_become_base = exchange.owner is not None and (offers.takes_part or exchange.opted_in)
+        if coded or (may_become_base and length is not None and length <= self.settings.max_bytes):
             decoded = await self.uploads.read(request, exchange)
+            if decoded and may_become_base:
+                exchange.request_base = RequestBase(decoded)
             if coded and decoded is not None and exchange.kind != "prepare":
                 _refuse_binary(request, decoded)
+        elif may_become_base and length is None:
+            exchange.copy_upload = self.settings.max_bytes
 
     async def _down(self, turn: _Turn) -> None:
         response = turn.response
         if response.status == 304:
-            validators.weaken_known(turn.exchange, response, self.tags)
+            validators.weaken_as_asked(turn.request, response)
             _vary(response)
             return
         why = passing.untouched(turn.request, response)
@@ -166,7 +163,7 @@ class DeltaCoder:
         if offers.takes_part or turn.exchange.opted_in or (turn.codings and not turn.taken):
             return None
         if turn.codings:
-            return "already-coded"
+            return None if validators.wants_tag(turn.request, response) else "already-coded"
         if length is not None and length < self.settings.min_bytes:
             return "too-small"
         wanted = offers.taken.made or validators.wants_tag(turn.request, response)
@@ -190,7 +187,9 @@ class DeltaCoder:
         material = self._material(turn, content, target, bases, Form(", ".join(turn.codings), came, "already-coded"))
         if len(content) >= self.settings.min_bytes and self._answer_unchanged(turn, material):
             return None
-        if len(content) < self.settings.min_bytes:
+        if material.came is not None and not turn.offers.takes_part:
+            chosen = Chosen(material.came, None)  # the upstream's own coding reaches a client that takes it
+        elif len(content) < self.settings.min_bytes:
             chosen = Chosen(material.came or Form("identity", content, "too-small"), None)
         else:
             chosen = await off_loop(len(content), choose, material, turn.offers)
@@ -254,7 +253,7 @@ class DeltaCoder:
             return False
         tag = own_tag(material.target.digest)
         turn.response.headers["ETag"] = tag
-        if tag not in turn.asked:
+        if not validators.asked_with(turn.request, tag):
             return False
         _not_modified(turn.response)
         _vary(turn.response)
@@ -291,10 +290,13 @@ class DeltaCoder:
         no_store = any(passing.cache_control(headers).no_store for headers in (response.headers, turn.request.headers))
         may_be_kept = turn.offers.takes_part or exchange.opted_in
         if target is not None and may_be_kept and 200 <= response.status < 300 and not no_store:
+            request_base = exchange.request_base
+            if request_base is None and exchange.request_decoded:
+                request_base = RequestBase(exchange.request_decoded)
 
             def delivered(error: BaseException | None) -> None:
                 if error is None and exchange.owner is not None:
-                    keep(self.store, exchange.owner, exchange.route, target, turn.request_base)
+                    keep(self.store, exchange.owner, exchange.route, target, request_base)
 
             body.on_end.append(delivered)
         set_body(response, body)

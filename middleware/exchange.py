@@ -14,6 +14,7 @@ from multidict import CIMultiDict
 from middleware.stores import Owner
 
 if TYPE_CHECKING:
+    from middleware.keeping import RequestBase
     from middleware.offers import Offers
 
 
@@ -55,7 +56,11 @@ class Exchange:
     request_body: bytes | None = None
     """deltas: the request body as the client sent it, where it was read whole; goes upstream as it is."""
     request_decoded: bytes | None = None
-    """deltas: the same, decoded."""
+    """deltas: the same, decoded. upstream: a copy of one that was sent on as it came, where that was asked for."""
+    copy_upload: int = 0
+    """deltas: the most bytes of such a copy; 0 for none."""
+    request_base: "RequestBase | None" = None
+    """deltas: the request as a base."""
     sent_upstream_at: float = 0.0
     """upstream"""
     upstream_seconds: float = 0.0

@@ -56,7 +56,7 @@ def choose(material: Material, offers: Offers) -> Chosen:
     if forms and forms[0].why == "pack" and offers.asks_pack:
         return Chosen(_smallest(forms, offers), None)
     gzip_size = None
-    if delta is None or min(len(form.body) for form in forms) * 10 >= len(material.content):
+    if delta is None or len(delta.body) * 10 >= len(material.content):
         plain = _plain(material, offers, why=_no_delta(material, offers, delta))
         gzip_size = next((len(form.body) for form in plain if form.coding == "gzip"), None)
         forms += plain

@@ -100,16 +100,18 @@ class SessionFinder:
         headers["Packhorse-Session"] = exchange.made_session or ""
         secure = "; Secure" if exchange.secure else ""
         headers.add("Set-Cookie", f"{COOKIE}={exchange.made_session}; Path=/; HttpOnly; SameSite=Lax{secure}")
-        if not (said.private or said.no_store):
-            lines = headers.popall("Cache-Control", [])
+        if not said.private:
+            lines = [line for line in headers.popall("Cache-Control", []) if line.strip()]
             headers["Cache-Control"] = ", ".join(["private", *lines])
 
 
 def _shared_cache_may_keep(said: CacheControl, headers: "CIMultiDict[str]") -> bool:
     """Whether the upstream's own word lets a cache hand the response to others (RFC 9111 3)."""
+    if said.public:  # whatever it says beside: it is contradictory, or private for some fields only
+        return True
     if said.private or said.no_store:
         return False
-    return said.public or said.s_maxage is not None or bool(said.max_age) or ("Expires" in headers and said.max_age is None)
+    return said.s_maxage is not None or bool(said.max_age) or ("Expires" in headers and said.max_age is None)
 
 
 def _cookie(lines: "tuple[str, ...] | list[str]") -> str | None:

@@ -58,8 +58,7 @@ async def _serve(configuration: Configuration, loader: Callable[[], Configuratio
         log.info("not by default: %s", ", ".join(non_default(configuration)))
         for trouble in gateway.degraded():
             log.warning("degraded: %s", trouble)
-        await gateway.drained.wait()
-        log.info("draining: answers under way have %g s", configuration.drain)
+        await gateway.ended.wait()
     log.info("stopped")
     return 0
 
@@ -74,5 +73,5 @@ def _on_signals(gateway: Gateway) -> None:
         task.add_done_callback(reloads.discard)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, gateway.begin_drain)
+        loop.add_signal_handler(number, gateway.end)
     loop.add_signal_handler(signal.SIGHUP, reload)
