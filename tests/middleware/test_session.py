@@ -241,7 +241,7 @@ async def test_the_cookie_is_for_https_alone_where_the_client_speaks_it(scene: S
         ([("Cache-Control", "no-cache")], ["private, no-cache"]),
         ([("Cache-Control", "no-cache"), ("Cache-Control", "must-revalidate")], ["private, no-cache, must-revalidate"]),
         ([("Cache-Control", "private, max-age=60")], ["private, max-age=60"]),
-        ([("Cache-Control", "no-store")], ["no-store"]),
+        ([("Cache-Control", "no-store")], ["private, no-store"]),
         ([("Cache-Control", "max-age=0")], ["private, max-age=0"]),
         ([("Cache-Control", "private"), ("Expires", "Thu, 01 Jan 2099 00:00:00 GMT")], ["private"]),
     ],
