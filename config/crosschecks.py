@@ -3,7 +3,6 @@
 Reads files, opens no socket and writes nothing, so that ``check-config`` is safe anywhere.
 """
 
-import os
 import re
 import ssl
 from collections.abc import Callable, Iterator
@@ -33,7 +32,7 @@ Found = Iterator[tuple[KeyPath, str, str | None]]
 def crosscheck(configuration: Configuration, place: Callable[[KeyPath], str | None], failed: set[str]) -> list[Problem]:
     """All that does not go together. What concerns a section that ``failed`` before is left out."""
     found: list[Problem] = []
-    for check in (_listeners, _secrets, _certificates, _authorities, _session_headers, _origins, _store):
+    for check in (_listeners, _secrets, _certificates, _authorities, _session_headers, _origins):
         for path, fault, given in check(configuration):
             if path[0] not in failed:
                 found.append(Problem(dotted(path), fault, given, place=place(path)))
@@ -143,27 +142,6 @@ def _is_origin(text: str) -> bool:
         and text == f"{parts.scheme}://{parts.netloc}"
         and "@" not in text
     )
-
-
-def _store(configuration: Configuration) -> Found:
-    if configuration.store.kind == "memory":
-        return
-    file = configuration.store.path
-    at, given = ("store", "path"), shown(str(file))
-    try:
-        if file.is_dir():
-            yield at, "expected a file, but it is a directory", given
-            return
-        folder = file.parent
-        missing = not folder.exists()
-        while not folder.exists() and folder != folder.parent:
-            folder = folder.parent
-        if not folder.is_dir():
-            yield at, f"its directory cannot be made, because {folder} is not a directory", given
-        elif missing and not os.access(folder, os.W_OK | os.X_OK):
-            yield at, f"its directory cannot be made in {folder}", given
-    except OSError as error:
-        yield at, f"cannot be used: {(error.strerror or 'unknown reason').lower()}", given
 
 
 def _unreadable(file: Path) -> str | None:

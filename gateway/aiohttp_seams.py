@@ -8,15 +8,16 @@ import functools
 import re
 import socket
 import ssl
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
 import aiohttp
-from aiohttp import ClientRequest, ClientResponse, TCPConnector, UnixConnector, http, http_writer, web
+from aiohttp import ClientRequest, ClientResponse, TCPConnector, UnixConnector, http, http_writer, payload, web
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.helpers import TimerNoop
 from aiohttp.http_writer import HttpVersion11
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 _READ_BUFFER = 2**18
@@ -39,6 +40,11 @@ def _serialize_opaque(status_line: str, headers: "CIMultiDict[str]") -> bytes:
     if any(_FORBIDDEN.search(line) for line in lines):
         raise ValueError("a control character in a head")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+
+
+def can_be_sent(reason: str | None, headers: "CIMultiDictProxy[str]") -> bool:
+    """Whether a head holds no control character: the parser lets DEL and some others in, the serialiser does not let them out."""
+    return not _FORBIDDEN.search("".join((reason or "", *headers.keys(), *headers.values())))
 
 
 def install() -> None:
@@ -74,6 +80,29 @@ class OutgoingRequest(ClientRequest):
         if data is not None:
             self.update_transfer_encoding()
 
+    async def write_bytes(self, writer: Any, conn: Any, content_length: int | None = None) -> None:
+        """Send the head at once where the body is still to come: an upstream may refuse before it has seen a byte of it."""
+        if not isinstance(self._body, payload.BytesPayload):
+            with suppress(ConnectionError):  # what follows meets the same error, and tells whoever waits
+                writer.send_headers()
+        await super().write_bytes(writer, conn, content_length)
+
+
+async def _clean_connection(
+    connector: aiohttp.BaseConnector, request: OutgoingRequest, timeout: aiohttp.ClientTimeout
+) -> aiohttp.connector.Connection:
+    """A connection on which nothing is waiting to be read: what an upstream said while nobody asked would be taken for the answer
+    to the next request (response queue poisoning). aiohttp's pool looks at that only when a connection comes back.
+    """
+    try:
+        while True:
+            connection = await connector.connect(request, traces=[], timeout=timeout)
+            if connection.protocol is None or not connection.protocol.should_close:
+                return connection
+            connection.close()
+    except TimeoutError as error:
+        raise aiohttp.ConnectionTimeoutError("connect") from error
+
 
 async def send(
     connector: aiohttp.BaseConnector, request: OutgoingRequest, timeout: aiohttp.ClientTimeout, head_limit: int
@@ -81,10 +110,7 @@ async def send(
     """One attempt: connect, send, read the head. Undecoded, not redirected, never repeated (aiohttp's session repeats GET and
     PUT after bytes were sent; contract 6 is narrower). The body stays with the response. Raises what aiohttp's client raises.
     """
-    try:
-        connection = await connector.connect(request, traces=[], timeout=timeout)
-    except TimeoutError as error:
-        raise aiohttp.ConnectionTimeoutError("connect") from error
+    connection = await _clean_connection(connector, request, timeout)
     try:
         protocol = connection.protocol
         assert protocol is not None

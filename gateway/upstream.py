@@ -20,7 +20,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from config.schema import Route, Timeouts
-from gateway.aiohttp_seams import FRESH, UNTYPED, OutgoingRequest, exact_url, send, wait_between_reads
+from gateway.aiohttp_seams import FRESH, UNTYPED, OutgoingRequest, can_be_sent, exact_url, send, wait_between_reads
 from gateway.clients import Pool
 from gateway.target import split_target
 from gateway.tunnel import carry, upgrade_fields, wants_upgrade
@@ -83,7 +83,7 @@ class Forwarder:
             upgrade_fields(exchange.outgoing)
         answer = await self._exchange(request, exchange, upload)
         exchange.upstream_seconds = time.perf_counter() - exchange.sent_upstream_at
-        if answer.status < 100 or _head_size(answer) > self._pool.head_limit:
+        if answer.status < 100 or _head_size(answer) > self._pool.head_limit or not can_be_sent(answer.reason, answer.headers):
             answer.close()
             exchange.upstream_error = "malformed"
             raise Problem("upstream-cut", "the upstream's answer is not HTTP, or its head is over the limit (limits.headers)")

@@ -48,7 +48,8 @@ class CrossOrigin:
         headers = response.headers
         self._allow(headers, origin)
         exposed = [name for name in RESPONSE_FIELDS if name in headers]
-        headers["Access-Control-Expose-Headers"] = _merged(headers, "Access-Control-Expose-Headers", exposed)
+        if exposed:
+            headers["Access-Control-Expose-Headers"] = _merged(headers, "Access-Control-Expose-Headers", exposed)
         return response
 
     async def _preflight(self, request: web.Request, response: web.StreamResponse, origin: str) -> web.StreamResponse:

@@ -25,7 +25,7 @@ from middleware.codings import DECODABLE, CodingError, decode, parse_codings
 from middleware.conditional import TagMemory, own_tag
 from middleware.exchange import Exchange, exchange_of
 from middleware.forms import Chosen, Form, Material, choose
-from middleware.keeping import RequestBase, keep, off_loop, pack_with_digest
+from middleware.keeping import RequestBase, off_loop, pack_with_digest
 from middleware.limits import Limits
 from middleware.link import LinkClass
 from middleware.negotiation import AcceptEncoding, delta_allowed, merge_vary
@@ -193,7 +193,7 @@ class DeltaCoder:
             chosen = Chosen(material.came or Form("identity", content, "too-small"), None)
         else:
             chosen = await off_loop(len(content), choose, material, turn.offers)
-        self._send(turn, material, chosen)
+        self._send(turn, material, chosen, await _request_bases(turn.exchange))
         return None
 
     async def _decoded(self, came: bytes, turn: _Turn) -> bytes | None:
@@ -261,7 +261,7 @@ class DeltaCoder:
         self._explain(turn, "unchanged")
         return True
 
-    def _send(self, turn: _Turn, material: Material, chosen: Chosen) -> None:
+    def _send(self, turn: _Turn, material: Material, chosen: Chosen, requests: Sequence[Base]) -> None:
         form, response = chosen.form, turn.response
         headers = response.headers
         turn.exchange.gzip_size = chosen.gzip_size
@@ -274,14 +274,14 @@ class DeltaCoder:
             validators.weaken(turn.exchange, response, self.tags)
         if len(form.body) != passing.declared_length(response):
             headers.popall("Content-Length", None)
-        self._replace_body(turn, form, material)
+        self._replace_body(turn, form, material, requests)
         if material.target is not None and turn.offers.taken.ctxpack:
             headers["Ctxpack-Digest"] = material.target.digest
         if len(material.content) >= self.settings.min_bytes:
             _vary(response)
         self._explain(turn, form.why)
 
-    def _replace_body(self, turn: _Turn, form: Form, material: Material) -> None:
+    def _replace_body(self, turn: _Turn, form: Form, material: Material, requests: Sequence[Base]) -> None:
         """Send the form, and keep the content as a base once it was written out in full."""
         exchange, response, target = turn.exchange, turn.response, material.target
         body = Body(form.body)
@@ -290,13 +290,11 @@ class DeltaCoder:
         no_store = any(passing.cache_control(headers).no_store for headers in (response.headers, turn.request.headers))
         may_be_kept = turn.offers.takes_part or exchange.opted_in
         if target is not None and may_be_kept and 200 <= response.status < 300 and not no_store:
-            request_base = exchange.request_base
-            if request_base is None and exchange.request_decoded:
-                request_base = RequestBase(exchange.request_decoded)
+            bases = [Base(target.content_bytes, (target.digest,), target), *requests]
 
             def delivered(error: BaseException | None) -> None:
                 if error is None and exchange.owner is not None:
-                    keep(self.store, exchange.owner, exchange.route, target, request_base)
+                    self.store.keep(exchange.owner, exchange.route, bases)
 
             body.on_end.append(delivered)
         set_body(response, body)
@@ -328,6 +326,15 @@ def _offer_what_can_be_undone(request: web.Request, exchange: Exchange) -> None:
     offered = AcceptEncoding.parse(request.headers.getall("Accept-Encoding", ())).forwarded(DECODABLE)
     if offered is not None:
         exchange.outgoing["Accept-Encoding"] = offered
+
+
+async def _request_bases(exchange: Exchange) -> Sequence[Base]:
+    """The request as a base, where it was read and is text."""
+    if exchange.request_base is not None:
+        return await exchange.request_base.bases()
+    if exchange.copy_upload and exchange.request_decoded:  # its last bytes may have come only now
+        return await RequestBase(exchange.request_decoded).bases()
+    return ()
 
 
 def _refuse_binary(request: web.Request, decoded: bytes) -> None:

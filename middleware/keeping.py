@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ctxpack import ContextPack, ContextPackError
-from middleware.stores import Base, BaseStore, Owner
+from middleware.stores import Base
 
 T = TypeVar("T")
 OFF_LOOP = 128 * 2**10
@@ -34,15 +34,9 @@ class RequestBase:
         else:
             self._made = _base_of(request)
 
-    def then(self, use: Callable[[list[Base]], None]) -> None:
-        """Call ``use`` with it, now if it is made."""
-        made = self._made
-        if isinstance(made, list):
-            use(made)
-        elif made.done():
-            use(made.result())
-        else:
-            made.add_done_callback(lambda done: use(done.result()))
+    async def bases(self) -> list[Base]:
+        """The base, once it is made; nearly always it was, long before the upstream answered."""
+        return self._made if isinstance(self._made, list) else await self._made
 
 
 def _base_of(request: bytes) -> list[Base]:
@@ -51,12 +45,3 @@ def _base_of(request: bytes) -> list[Base]:
     except ContextPackError:
         return []
     return [Base(request, (pack.digest,), pack)]
-
-
-def keep(store: BaseStore, owner: Owner, route: str, target: ContextPack, request: RequestBase | None) -> None:
-    """Hand the bases of one exchange over. Returns at once."""
-    bases = [Base(target.content_bytes, (target.digest,), target)]
-    if request is None:
-        store.keep(owner, route, bases)
-    else:
-        request.then(lambda more: store.keep(owner, route, bases + more))

@@ -58,7 +58,7 @@ class InFlight:
 
 @web.middleware
 class Limiter:
-    """Counts exchanges in, and out when they end; refuses those over a limit."""
+    """Refuses what is over a limit. ``metrics``, outside it, counts the exchanges in flight."""
 
     def __init__(self, limits: Limits, in_flight: InFlight) -> None:
         self._limits = limits

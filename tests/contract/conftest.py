@@ -7,7 +7,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from contract.kit import Gateway, Upstream, gateway
+from contract.kit import Gateway, Upstream, end_zygote, gateway
 
 LIMIT = 60.0
 
@@ -25,6 +25,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise TimeoutError("the test hung")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _zygote() -> Iterator[None]:
+    yield
+    end_zygote()
 
 
 @pytest.fixture(scope="session")

@@ -473,7 +473,9 @@ class Gateway:
         self.config.write_text(yaml.safe_dump(document))
 
 
-def settings(up: Upstream | str, *, kind: str = "prepare", route: dict[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
+def settings(
+    up: Upstream | str, *, kind: str = "prepare", route: dict[str, Any] | None = None, **sections: Any
+) -> dict[str, Any]:
     """One route ``r``, memory store; sections override or extend."""
     url = up if isinstance(up, str) else up.url
     document: dict[str, Any] = {
@@ -512,15 +514,35 @@ def gateway(
             made_gateway.kill()
 
 
-def packhorse(
-    *arguments: str, environment: dict[str, str] | None = None, within: float = 60, **more: Any
-) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
+_zygotes: list[subprocess.Popen[str]] = []
+
+
+def packhorse(*arguments: str, environment: dict[str, str] | None = None, cwd: Any = None) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, in a process of its own (see zygote.py)."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("PACKHORSE_")}
     env |= {"PYTHONPATH": str(ROOT), **(environment or {})}
-    return subprocess.run(
-        [sys.executable, "-m", "gateway", *arguments], env=env, capture_output=True, text=True, timeout=within, check=False, **more
-    )
+    if not _zygotes:
+        script = [sys.executable, str(Path(__file__).with_name("zygote.py"))]
+        made = subprocess.Popen(script, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        _zygotes.append(made)
+    zygote = _zygotes[0]
+    assert zygote.stdin is not None
+    assert zygote.stdout is not None
+    zygote.stdin.write(json.dumps({"arguments": arguments, "environment": env, "cwd": str(cwd) if cwd else None}) + "\n")
+    zygote.stdin.flush()
+    told = json.loads(zygote.stdout.readline())
+    return subprocess.CompletedProcess(arguments, told["code"], told["stdout"], told["stderr"])
+
+
+def end_zygote() -> None:
+    """At the end of a session."""
+    for zygote in _zygotes:
+        assert zygote.stdin is not None
+        assert zygote.stdout is not None
+        zygote.stdin.close()
+        zygote.stdout.close()
+        zygote.wait(10)
+    _zygotes.clear()
 
 
 def until(true: Callable[[], Any], within: float = PATIENCE) -> Any:
@@ -541,7 +563,13 @@ class Holder:
     """Keeps what it holds, says so, rebuilds and verifies. ``fields`` go with every request."""
 
     def __init__(
-        self, where: Any, session: str | None = "new", *, accept: str | None = SPOKEN, fields: FieldsLike = (), debug: bool = True
+        self,
+        where: Any,
+        session: str | None = "new",
+        *,
+        accept: str | None = SPOKEN,
+        fields: FieldsLike = (),
+        debug: bool = True,
     ) -> None:
         self.where = where
         self.session = name() if session == "new" else session

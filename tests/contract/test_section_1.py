@@ -56,7 +56,9 @@ def test_delta_is_the_canonical_json_of_a_delta(up, gw):
     assert set(said) == {"schema", "base_digest", "target_digest", "kept_chunks", "new_chunks"}
 
 
-@pytest.mark.parametrize("text", ["始" * 700 + "\nend\n" + "x" * 2000, "a" * 512 + "\n" + "b" * 511 + "\n" + "c" * 600, "\n" * 3000])
+@pytest.mark.parametrize(
+    "text", ["始" * 700 + "\nend\n" + "x" * 2000, "a" * 512 + "\n" + "b" * 511 + "\n" + "c" * 600, "\n" * 3000]
+)
 def test_packs_on_the_wire_are_split_at_512(up, gw, text):
     """On the wire packs are always split at 512."""
     path = up.at(fresh(), text_reply(text))

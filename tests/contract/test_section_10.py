@@ -46,7 +46,18 @@ def test_the_example_of_the_contract(tmp_path):
     """the YAML of section 10 is valid, and says the defaults"""
     assert check(tmp_path, EXAMPLE).returncode == 0
     mine, defaults = shown(tmp_path, EXAMPLE), shown(tmp_path, GOOD)
-    for section in ("listen", "admin", "deltas", "bases", "link", "gzip_comparison", "limits", "timeouts", "drain", "forwarded"):
+    for section in (
+        "listen",
+        "admin",
+        "deltas",
+        "bases",
+        "link",
+        "gzip_comparison",
+        "limits",
+        "timeouts",
+        "drain",
+        "forwarded",
+    ):
         assert mine[section] == defaults[section], section
     assert mine["sessions"]["max"] == defaults["sessions"]["max"] == 100_000
 
@@ -93,7 +104,21 @@ def test_wrong_values(tmp_path):
         assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("text", ["", "[]", "5", "a: b: c", "a: [", "\x00", "listen: *x", "- a\n- b", "{a: 1, a: 2}", "!!python/object/apply:os.system ['true']"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "5",
+        "a: b: c",
+        "a: [",
+        "\x00",
+        "listen: *x",
+        "- a\n- b",
+        "{a: 1, a: 2}",
+        "!!python/object/apply:os.system ['true']",
+    ],
+)
 def test_files_that_are_no_settings(tmp_path, text):
     """YAML, validated by one schema"""
     done = check(tmp_path, text)
@@ -125,7 +150,9 @@ def test_precedence(tmp_path):
     assert shown(tmp_path, GOOD)["listen"] == "127.0.0.1:8080"
     assert shown(tmp_path, document)["listen"] == "127.0.0.1:1001"
     assert shown(tmp_path, document, PACKHORSE_LISTEN="127.0.0.1:1002")["listen"] == "127.0.0.1:1002"
-    assert shown(tmp_path, document, "--listen", "127.0.0.1:1003", PACKHORSE_LISTEN="127.0.0.1:1002")["listen"] == "127.0.0.1:1003"
+    assert (
+        shown(tmp_path, document, "--listen", "127.0.0.1:1003", PACKHORSE_LISTEN="127.0.0.1:1002")["listen"] == "127.0.0.1:1003"
+    )
     assert shown(tmp_path, document, PACKHORSE_BASES__KEEP="9")["bases"]["keep"] == 9
     done = check(tmp_path, document, PACKHORSE_BASES__KEPT="9")
     assert done.returncode == 2
@@ -134,7 +161,16 @@ def test_precedence(tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "meant"),
-    [("1KiB", 1024), ("16MiB", 16 * 2**20), ("262144", 262144), (262144, 262144), ("1.5MB", 1_500_000), ("1 GiB", 2**30), ("64kb", 64_000), ("0", 0)],
+    [
+        ("1KiB", 1024),
+        ("16MiB", 16 * 2**20),
+        ("262144", 262144),
+        (262144, 262144),
+        ("1.5MB", 1_500_000),
+        ("1 GiB", 2**30),
+        ("64kb", 64_000),
+        ("0", 0),
+    ],
 )
 def test_sizes(tmp_path, given, meant):
     """Sizes and times take units or plain numbers (bytes, seconds)."""
@@ -142,7 +178,10 @@ def test_sizes(tmp_path, given, meant):
     assert _number(settings["deltas"]["max_bytes"]) == meant
 
 
-@pytest.mark.parametrize(("given", "meant"), [("500ms", 0.5), ("30s", 30), ("5m", 300), ("2h", 7200), (7, 7), (0.25, 0.25), ("90", 90), ("1d", 86400)])
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("500ms", 0.5), ("30s", 30), ("5m", 300), ("2h", 7200), (7, 7), (0.25, 0.25), ("90", 90), ("1d", 86400)],
+)
 def test_times(tmp_path, given, meant):
     """Sizes and times take units or plain numbers (bytes, seconds)."""
     assert _number(shown(tmp_path, {**GOOD, "drain": given})["drain"]) == meant
@@ -152,7 +191,21 @@ def _number(value) -> float:
     """A number, whether it is shown plain or with a unit."""
     if isinstance(value, (int, float)):
         return value
-    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "MB": 10**6, "kB": 1000, "KB": 1000, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "B": 1, "": 1}
+    units = {
+        "KiB": 2**10,
+        "MiB": 2**20,
+        "GiB": 2**30,
+        "MB": 10**6,
+        "kB": 1000,
+        "KB": 1000,
+        "ms": 0.001,
+        "s": 1,
+        "m": 60,
+        "h": 3600,
+        "d": 86400,
+        "B": 1,
+        "": 1,
+    }
     digits = value.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
     return float(digits) * units[value[len(digits) :].strip()]
 
@@ -192,7 +245,14 @@ def test_routes_match_whole_segments_longest_first(up, second):
 
 def test_strip_prefix(up, gw):
     """the prefix is kept unless `strip_prefix: true`; the upstream URL's own path comes before it"""
-    for target, arrives in [("/strip/a/b?c=d", "/a/b"), ("/strip", "/"), ("/strip/", "/"), ("/strip/a%2520b", "/a%2520b"), ("/strip/%25", "/%25"), ("/strip//x", "//x")]:
+    for target, arrives in [
+        ("/strip/a/b?c=d", "/a/b"),
+        ("/strip", "/"),
+        ("/strip/", "/"),
+        ("/strip/a%2520b", "/a%2520b"),
+        ("/strip/%25", "/%25"),
+        ("/strip//x", "//x"),
+    ]:
         up.at(arrives, text_reply("there " + arrives))
         assert get(gw, target).body == f"there {arrives}".encode(), target
 
@@ -254,12 +314,27 @@ def test_header_order_duplicates_and_bytes(up, gw):
         ("X-B", "1"), ("X-A", "2"), ("x-b", "3"), ("X-Empty", ""), ("X-Tab", "a\tb"), ("X-Comma", "a ,b,  c"), ("User-Agent", "curl"), ("Accept", "*/*;q=0.1"),
         ("Authorization", "Bearer a.b"), ("Cookie", "a=1; b=2"), ("X-B", "4"), ("X-Quote", '"\\""'),
     ]  # fmt: skip
-    back = [("Set-Cookie", "a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT"), ("X-B", "1"), ("Set-Cookie", "b=2"), ("x-b", "2"), ("Server", "up"), ("Date", "Wed, 21 Oct 2026 07:28:00 GMT")]
+    back = [
+        ("Set-Cookie", "a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT"),
+        ("X-B", "1"),
+        ("Set-Cookie", "b=2"),
+        ("x-b", "2"),
+        ("Server", "up"),
+        ("Date", "Wed, 21 Oct 2026 07:28:00 GMT"),
+    ]
     path = up.at(fresh("/plain"), text_reply("fine", *back))
     response = ask(gw, "GET", path, sent)
-    got = [(key.decode().lower(), value.decode("latin-1")) for key, value in up.last(path).fields if key.lower() not in (b"host", b"via")]
+    got = [
+        (key.decode().lower(), value.decode("latin-1"))
+        for key, value in up.last(path).fields
+        if key.lower() not in (b"host", b"via")
+    ]
     assert got == [(key.lower(), value) for key, value in sent]
-    came = [(key.decode().lower(), value.decode()) for key, value in response.fields if key.lower() not in (b"via", b"content-length", b"connection")]
+    came = [
+        (key.decode().lower(), value.decode())
+        for key, value in response.fields
+        if key.lower() not in (b"via", b"content-length", b"connection")
+    ]
     assert came == [("content-type", "text/plain; charset=utf-8"), *[(key.lower(), value) for key, value in back]]
     assert not [n for n in up.last(path).names() if n.startswith(("x-forwarded", "forwarded"))]
 
@@ -286,7 +361,9 @@ def test_opaque_bytes(up, gw, value):
 
 def test_hop_by_hop(up, gw):
     """A01: hop-by-hop fields including those `Connection` names, both directions"""
-    path = up.at(fresh(), text_reply("fine", ("Connection", "x-down"), ("X-Down", "1"), ("Keep-Alive", "timeout=5"), ("X-Stay", "1")))
+    path = up.at(
+        fresh(), text_reply("fine", ("Connection", "x-down"), ("X-Down", "1"), ("Keep-Alive", "timeout=5"), ("X-Stay", "1"))
+    )
     sent = [
         ("Connection", "X-Hop, keep-alive"), ("connection", "x-other"), ("X-Hop", "1"), ("X-Other", "1"), ("X-End", "2"), ("Keep-Alive", "300"), ("Proxy-Connection", "x"),
         ("Proxy-Authorization", "Basic x"), ("Upgrade", "h2c"),
@@ -303,7 +380,13 @@ def test_hop_by_hop(up, gw):
 def test_connection_cannot_take_what_matters(up, gw):
     """A client cannot use `Connection` to have fields removed that the upstream's safety rests on, nor break the framing."""
     path = up.at(fresh(), text_reply("fine"))
-    response = ask(gw, "POST", path, [("Connection", "content-length, host, transfer-encoding, content-type"), ("Content-Type", "a/b")], b"abc")
+    response = ask(
+        gw,
+        "POST",
+        path,
+        [("Connection", "content-length, host, transfer-encoding, content-type"), ("Content-Type", "a/b")],
+        b"abc",
+    )
     assert response.status in (200, 400)
     if response.status == 200:
         assert up.last(path).body == b"abc"
@@ -313,7 +396,12 @@ def test_connection_cannot_take_what_matters(up, gw):
 @pytest.mark.parametrize("mode", ["off", "forwarded", "x-forwarded"])
 def test_forwarded(up, mode):
     """`forwarded: off` # off | forwarded | x-forwarded; trusted_proxies: [CIDR, ...]"""
-    claims = [("X-Forwarded-For", "6.6.6.6"), ("Forwarded", "for=6.6.6.6;proto=https"), ("X-Forwarded-Proto", "https"), ("X-Forwarded-Host", "evil")]
+    claims = [
+        ("X-Forwarded-For", "6.6.6.6"),
+        ("Forwarded", "for=6.6.6.6;proto=https"),
+        ("X-Forwarded-Proto", "https"),
+        ("X-Forwarded-Host", "evil"),
+    ]
     with gateway(up, forwarded=mode) as gw:
         path = up.at(fresh(), text_reply("fine"))
         get(gw, path, [("Host", "gw.local")])
@@ -348,7 +436,12 @@ def test_plain_is_proxied_only(up, gw):
     body = gzip.compress(lines(100).encode())
     path = up.at(fresh("/plain"), text_reply(body, ("Content-Encoding", "gzip"), ("ETag", '"v"')))
     response = ask(gw, "POST", path, [("Accept-Encoding", "identity;q=0"), ("Content-Encoding", "gzip")], b"not gzip")
-    assert (response.status, response.body, response.text("content-encoding"), response.text("etag")) == (200, body, "gzip", '"v"')
+    assert (response.status, response.body, response.text("content-encoding"), response.text("etag")) == (
+        200,
+        body,
+        "gzip",
+        '"v"',
+    )
     assert (up.last(path).body, up.last(path).value("content-encoding")) == (b"not gzip", b"gzip")
 
 
@@ -363,5 +456,8 @@ def test_json_is_never_touched(up, gw):
 
 def test_http_proxy_of_the_environment_is_not_used(up):
     """H06: loopback is never proxied by surprise"""
-    with gateway(up, environment={"HTTP_PROXY": "http://127.0.0.1:1", "http_proxy": "http://127.0.0.1:1", "ALL_PROXY": "http://127.0.0.1:1"}) as gw:
+    with gateway(
+        up,
+        environment={"HTTP_PROXY": "http://127.0.0.1:1", "http_proxy": "http://127.0.0.1:1", "ALL_PROXY": "http://127.0.0.1:1"},
+    ) as gw:
         assert get(gw, up.at(fresh(), text_reply("fine"))).body == b"fine"

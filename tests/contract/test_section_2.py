@@ -30,7 +30,9 @@ WHYS = {
 }  # fmt: skip
 
 
-def second_turn(up, gw, *fields: tuple[str, str], accept: str | None = None, method: str = "GET", first=FIRST, second=SECOND, **reply):
+def second_turn(
+    up, gw, *fields: tuple[str, str], accept: str | None = None, method: str = "GET", first=FIRST, second=SECOND, **reply
+):
     """The second of two turns, asked with those fields."""
     path = up.at(fresh(), text_reply(first, **reply))
     client = Holder(gw)
@@ -101,7 +103,9 @@ def test_accept_encoding_in_several_lines(up, gw):
     assert response.members("content-encoding") == []
 
 
-@pytest.mark.parametrize("value", ["*", "*;q=1", "*, gzip;q=0", "*, identity;q=0", None, "ctxpack.*", "ctxpack.delta.v1;q=0, *"])
+@pytest.mark.parametrize(
+    "value", ["*", "*;q=1", "*, gzip;q=0", "*, identity;q=0", None, "ctxpack.*", "ctxpack.delta.v1;q=0, *"]
+)
 def test_star_never_selects_ctxpack(up, gw, value):
     """`*` never selects `dcz` or `ctxpack.*`"""
     path = up.at(fresh(), text_reply(FIRST))
@@ -173,7 +177,16 @@ def test_own_request_fields_never_reach_the_upstream(up, second, gw, prefix):
 def test_gateway_fields_in_any_case(up, gw):
     """Field names have no case: the gateway's own never reach the upstream, however they are written."""
     path = up.at(fresh(), text_reply("fine"))
-    get(gw, path, [("PACKHORSE-SESSION", "abc"), ("ctxpack-BASE", "none"), ("AVAILABLE-dictionary", ":AA==:"), ("packhorse-LINK", "weak")])
+    get(
+        gw,
+        path,
+        [
+            ("PACKHORSE-SESSION", "abc"),
+            ("ctxpack-BASE", "none"),
+            ("AVAILABLE-dictionary", ":AA==:"),
+            ("packhorse-LINK", "weak"),
+        ],
+    )
     assert not [n for n in up.last(path).names() if n.startswith(("packhorse", "ctxpack", "available"))]
 
 
@@ -189,7 +202,9 @@ def test_at_most_eight_bases_newest_first(up, gw):
         response = client.get(path, ("Ctxpack-Base", ", ".join([*strangers[:count], digest(FIRST)])))
         assert is_delta(response), count
     for count in (8, 11):
-        response = get(gw, path, [*client.request_fields()[:2], ("Ctxpack-Base", ", ".join([*strangers[:count], digest(FIRST)]))])
+        response = get(
+            gw, path, [*client.request_fields()[:2], ("Ctxpack-Base", ", ".join([*strangers[:count], digest(FIRST)]))]
+        )
         assert response.status == 200
 
 
@@ -204,7 +219,19 @@ def test_bases_over_several_lines(up, gw):
 
 
 @pytest.mark.parametrize(
-    "value", ["", ",", "sha256:", "sha256:12", "SHA256:" + "a" * 64, "md5:" + "a" * 32, "none, none", "a" * 5000, "sha256:" + "g" * 64, "*"]
+    "value",
+    [
+        "",
+        ",",
+        "sha256:",
+        "sha256:12",
+        "SHA256:" + "a" * 64,
+        "md5:" + "a" * 32,
+        "none, none",
+        "a" * 5000,
+        "sha256:" + "g" * 64,
+        "*",
+    ],
 )
 def test_a_malformed_base_is_no_error(up, gw, value):
     """`Ctxpack-Base`: what names no base is as if absent; the body comes whole."""
@@ -319,7 +346,12 @@ def test_packhorse_link_wins_over_every_hint(up, gw, hints):
 
 def test_packhorse_link_wins_over_the_route(up, gw):
     """`Packhorse-Link` ... Order of evidence: `Packhorse-Link`, client hints, route setting"""
-    for prefix, link, used in (("/normal", "weak", True), ("/normal", "metered", True), ("/weak", "normal", False), ("/weak", "bogus", True)):
+    for prefix, link, used in (
+        ("/normal", "weak", True),
+        ("/normal", "metered", True),
+        ("/weak", "normal", False),
+        ("/weak", "bogus", True),
+    ):
         path = up.at(fresh(prefix), text_reply(FIRST))
         client = Holder(gw, fields=[("Packhorse-Link", link)])
         client.get(path)
@@ -417,16 +449,22 @@ def test_others_get_none_of_its_response_fields(up, gw, accept):
     path = up.at(fresh(), text_reply(FIRST))
     for session in ([], [("Packhorse-Session", name())]):
         response = get(gw, path, [*([("Accept-Encoding", accept)] if accept else []), *session])
-        assert not [n for n in response.names() if n.startswith(("packhorse", "ctxpack", "use-as", "server-timing", "set-cookie"))]
+        assert not [
+            n for n in response.names() if n.startswith(("packhorse", "ctxpack", "use-as", "server-timing", "set-cookie"))
+        ]
 
 
 def test_at_most_three_short_fields_unasked(up, gw):
     """the others at most three short ones unasked"""
     path = up.at(fresh(), text_reply(FIRST, ("ETag", '"v1"'), ("Vary", "Origin")))
-    plain = {n for n in get(gw, path).names()}
+    plain = set(get(gw, path).names())
     for session in ([], [("Packhorse-Session", name())]):
         response = get(gw, path, [("Accept-Encoding", "ctxpack.delta.v1, ctxpack.pack.v1, gzip"), *session])
-        own = [pair for pair in response.fields if pair[0].lower().startswith((b"packhorse", b"ctxpack", b"set-cookie", b"use-as", b"server-"))]
+        own = [
+            pair
+            for pair in response.fields
+            if pair[0].lower().startswith((b"packhorse", b"ctxpack", b"set-cookie", b"use-as", b"server-"))
+        ]
         own = [pair for pair in own if pair[0].decode().lower() not in plain]
         assert len(own) <= 3, own
         assert all(len(key) + len(value) < 120 for key, value in own), own
@@ -490,7 +528,12 @@ def test_cors_delta_from_another_origin(up):
     origin = "https://page.example"
     with gateway(up, cors={"origins": [origin]}) as gw:
         path = up.at(fresh(), text_reply(FIRST, ("Access-Control-Allow-Origin", origin)))
-        page = [("Origin", origin), ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "cors"), ("Ctxpack-Accept", "ctxpack.delta.v1")]
+        page = [
+            ("Origin", origin),
+            ("Sec-Fetch-Site", "cross-site"),
+            ("Sec-Fetch-Mode", "cors"),
+            ("Ctxpack-Accept", "ctxpack.delta.v1"),
+        ]
         client = Holder(gw, accept="gzip, deflate, br, zstd", fields=page)
         client.ask("POST", path, b"q")
         up.at(path, text_reply(SECOND, ("Access-Control-Allow-Origin", origin)))
@@ -501,7 +544,9 @@ def test_cors_delta_from_another_origin(up):
 # ---------------------------------------------------------------- Vary
 
 
-@pytest.mark.parametrize("fields", [[], [("Accept-Encoding", "gzip")], [("Accept-Encoding", "ctxpack.delta.v1"), ("Packhorse-Session", "v")]])
+@pytest.mark.parametrize(
+    "fields", [[], [("Accept-Encoding", "gzip")], [("Accept-Encoding", "ctxpack.delta.v1"), ("Packhorse-Session", "v")]]
+)
 def test_vary(up, gw, fields):
     """Every response whose coding could have differed carries `Vary: Accept-Encoding, Available-Dictionary, Ctxpack-Base, Ctxpack-Accept`"""
     path = up.at(fresh(), text_reply(FIRST))
@@ -560,7 +605,9 @@ def tagged(tag: str, body: str = FIRST):
     def answer(request):
         asked = b", ".join(request.values("if-none-match")).decode()
         opaque = tag.removeprefix("W/")
-        if request.values("if-none-match") and (asked.strip() == "*" or opaque in [m.strip().removeprefix("W/") for m in asked.split(",")]):
+        if request.values("if-none-match") and (
+            asked.strip() == "*" or opaque in [m.strip().removeprefix("W/") for m in asked.split(",")]
+        ):
             return Reply(304, [("ETag", tag)])
         if (matched := request.value("if-match")) is not None and matched.decode() not in (tag, "*"):
             return Reply(412, [("ETag", tag)], b"")

@@ -32,7 +32,16 @@ from ctxpack import ContextPackDelta
 FIRST, SECOND = lines(100), lines(104)
 
 
-def turns(up, gw, *fields: tuple[str, str], path: str | None = None, accept: str = SPOKEN, bodies=(FIRST, SECOND), method: str = "GET", **reply):
+def turns(
+    up,
+    gw,
+    *fields: tuple[str, str],
+    path: str | None = None,
+    accept: str = SPOKEN,
+    bodies=(FIRST, SECOND),
+    method: str = "GET",
+    **reply,
+):
     """The last of some turns, all asked with those fields."""
     path = path or fresh()
     client = Holder(gw, accept=accept, fields=fields)
@@ -66,7 +75,9 @@ def bodies_of_all_kinds() -> list[tuple[str, str]]:
     return out
 
 
-@pytest.mark.parametrize("accept", ["ctxpack.delta.v1, gzip", "ctxpack.delta.v1, ctxpack.pack.v1, gzip, zstd", "ctxpack.delta.v1", "gzip"])
+@pytest.mark.parametrize(
+    "accept", ["ctxpack.delta.v1, gzip", "ctxpack.delta.v1, ctxpack.pack.v1, gzip, zstd", "ctxpack.delta.v1", "gzip"]
+)
 def test_no_body_is_larger_than_identity_or_gzip(up, gw, accept):
     """So no body is larger than identity, nor, short of that tenth, than gzip would have made it."""
     for base, target in bodies_of_all_kinds():
@@ -200,7 +211,13 @@ def test_max_bytes_speaks_of_the_decoded_body(up):
         assert get(gw, path, [("Accept-Encoding", "identity")]).body == content
 
 
-STREAMS = ["text/event-stream", "TEXT/Event-Stream; charset=utf-8", "application/x-ndjson", "application/ndjson", "application/jsonl"]
+STREAMS = [
+    "text/event-stream",
+    "TEXT/Event-Stream; charset=utf-8",
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+]
 
 
 @pytest.mark.parametrize("kind", STREAMS)
@@ -334,8 +351,12 @@ ETAG = ("ETag", '"v1"')
 
 def test_206_is_untouched(up, gw):
     """Untouched, always: 206"""
-    untouched(up, gw, Reply(206, [PLAIN, ETAG, ("Content-Range", "bytes 0-8704/90000"), ("Accept-Ranges", "bytes")], SECOND.encode()))
-    multi = Reply(206, [("Content-Type", "multipart/byteranges; boundary=x"), ETAG], b"--x\r\n\r\n" + SECOND.encode() + b"\r\n--x--\r\n")
+    untouched(
+        up, gw, Reply(206, [PLAIN, ETAG, ("Content-Range", "bytes 0-8704/90000"), ("Accept-Ranges", "bytes")], SECOND.encode())
+    )
+    multi = Reply(
+        206, [("Content-Type", "multipart/byteranges; boundary=x"), ETAG], b"--x\r\n\r\n" + SECOND.encode() + b"\r\n--x--\r\n"
+    )
     untouched(up, gw, multi)
 
 
@@ -447,7 +468,9 @@ def test_unchanged_content_of_a_post_is_no_304(up, gw):
     assert ask(gw, "POST", path, [("If-None-Match", tag)], b"q").status == 200
 
 
-@pytest.mark.parametrize("accept", ["identity;q=0", "*;q=0", "br, identity;q=0", "foo, *;q=0", "ctxpack.delta.v1, identity;q=0"])
+@pytest.mark.parametrize(
+    "accept", ["identity;q=0", "*;q=0", "br, identity;q=0", "foo, *;q=0", "ctxpack.delta.v1, identity;q=0"]
+)
 def test_nothing_acceptable(up, gw, accept):
     """Nothing acceptable (`identity;q=0` and no coding in common): identity is sent, with `Packhorse-Why: not-acceptable`."""
     path = up.at(fresh(), text_reply(FIRST))
@@ -485,7 +508,11 @@ def test_deltas_for_any_method(up, gw, method):
 
 def test_http_1_0_clients(up, gw):
     """A client of HTTP/1.0 is served: no chunks, and the connection ends."""
-    for reply in (text_reply(FIRST), text_reply(FIRST, framing="chunked"), Reply(200, [("Content-Type", "text/event-stream")], b"data: x\n\n", framing="chunked")):
+    for reply in (
+        text_reply(FIRST),
+        text_reply(FIRST, framing="chunked"),
+        Reply(200, [("Content-Type", "text/event-stream")], b"data: x\n\n", framing="chunked"),
+    ):
         path = up.at(fresh(), reply)
         with Client(gw) as client:
             client.send(f"GET {path} HTTP/1.0\r\nHost: g\r\nAccept-Encoding: gzip\r\n\r\n".encode())
@@ -516,7 +543,10 @@ def test_any_status_is_exact(up, gw, status):
 
 def test_upstream_zstd_and_a_delta_client_in_the_other_direction(up, gw):
     """content codings stacked in both directions"""
-    path = up.at(fresh(), text_reply(gzip.compress(zstd.compress(FIRST.encode())), ("Content-Encoding", "zstd"), ("Content-Encoding", "gzip")))
+    path = up.at(
+        fresh(),
+        text_reply(gzip.compress(zstd.compress(FIRST.encode())), ("Content-Encoding", "zstd"), ("Content-Encoding", "gzip")),
+    )
     client = Holder(gw)
     body = gzip.compress(zstd.compress(b"question " * 50))
     assert client.ask("POST", path, body, [("Content-Encoding", "zstd, gzip")]).content == FIRST.encode()

@@ -105,7 +105,10 @@ def test_the_last_four_exchanges_stay(up, gw):
     for index, text in reversed(list(enumerate(texts))):
         client = Holder(gw, session, accept="ctxpack.delta.v1")
         client.hold(text)
-        up.at(path, Reply(200, [("Content-Type", "text/plain"), ("Cache-Control", "no-store")], (text + "one line more\n").encode()))
+        up.at(
+            path,
+            Reply(200, [("Content-Type", "text/plain"), ("Cache-Control", "no-store")], (text + "one line more\n").encode()),
+        )
         assert is_delta(client.get(path)) is (index >= 2), index
 
 
@@ -211,7 +214,12 @@ def test_hits_of_others_do_not_show(up, gw):
     Holder(gw, fields=[("x-api-key", "key-1")]).get(path)
 
     def seen(base: str):
-        fields = [("x-api-key", "key-2"), ("Packhorse-Session", "t"), ("Accept-Encoding", "ctxpack.delta.v1"), ("Ctxpack-Base", base)]
+        fields = [
+            ("x-api-key", "key-2"),
+            ("Packhorse-Session", "t"),
+            ("Accept-Encoding", "ctxpack.delta.v1"),
+            ("Ctxpack-Base", base),
+        ]
         response = get(gw, path, fields)
         return response.raw_head, response.body
 
@@ -305,7 +313,11 @@ def test_what_is_not_no_store_is_stored(up, gw, value):
 
 def test_partial_is_not_stored(up, gw):
     """Not stored: ... partial"""
-    never_a_base(up, gw, Reply(206, [("Content-Type", "text/plain"), ("Content-Range", f"bytes 0-{len(FIRST) - 1}/99999")], FIRST.encode()))
+    never_a_base(
+        up,
+        gw,
+        Reply(206, [("Content-Type", "text/plain"), ("Content-Range", f"bytes 0-{len(FIRST) - 1}/99999")], FIRST.encode()),
+    )
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
@@ -336,7 +348,9 @@ def test_cut_off_is_not_stored(up, gw):
     for script in (short, unended, late):
         session, path = name(), up.at(fresh(), Raw(script))
         with Client(gw) as client:
-            client.send(f"GET {path} HTTP/1.1\r\nHost: g\r\nAccept-Encoding: ctxpack.delta.v1\r\nPackhorse-Session: {session}\r\n\r\n".encode())
+            client.send(
+                f"GET {path} HTTP/1.1\r\nHost: g\r\nAccept-Encoding: ctxpack.delta.v1\r\nPackhorse-Session: {session}\r\n\r\n".encode()
+            )
             response = client.response()
             assert response.status in (502, 200)
             assert response.status == 502 or not response.complete
@@ -347,10 +361,17 @@ def test_cut_off_is_not_stored(up, gw):
 
 def test_a_truncated_coded_body_is_not_stored_nor_whole(up, gw):
     """Not stored: ... cut-off ones (Truncated upstream bodies are never taken as whole.)"""
-    for coding, encode in {"gzip": gzip.compress, "zstd": zstd.compress, "br": brotli.compress, "deflate": zlib.compress}.items():
+    for coding, encode in {
+        "gzip": gzip.compress,
+        "zstd": zstd.compress,
+        "br": brotli.compress,
+        "deflate": zlib.compress,
+    }.items():
         path = up.at(fresh(), text_reply(encode(FIRST.encode())[:-9], ("Content-Encoding", coding)))
         with Client(gw) as client:
-            client.send(f"GET {path} HTTP/1.1\r\nHost: g\r\nAccept-Encoding: ctxpack.delta.v1\r\nPackhorse-Session: c\r\n\r\n".encode())
+            client.send(
+                f"GET {path} HTTP/1.1\r\nHost: g\r\nAccept-Encoding: ctxpack.delta.v1\r\nPackhorse-Session: c\r\n\r\n".encode()
+            )
             response = client.response()
         assert response.status == 502 or not response.complete, coding
 
@@ -360,7 +381,9 @@ def test_what_was_not_written_out_in_full_is_not_stored(up, gw):
     big = "".join(f"{number} and some words that go on for a while\n" for number in range(300_000))
     session, path = name(), up.at(fresh(), text_reply(big))
     client = Client(gw)
-    client.send(f"GET {path} HTTP/1.1\r\nHost: g\r\nAccept-Encoding: ctxpack.delta.v1\r\nPackhorse-Session: {session}\r\n\r\n".encode())
+    client.send(
+        f"GET {path} HTTP/1.1\r\nHost: g\r\nAccept-Encoding: ctxpack.delta.v1\r\nPackhorse-Session: {session}\r\n\r\n".encode()
+    )
     client.exactly(100)
     client.reset()
     time.sleep(0.3)
@@ -427,7 +450,10 @@ def test_identity_in_content_encoding(up, gw):
     assert ask(gw, "POST", path, [("Content-Encoding", "identity, gzip")], gzip.compress(b"xyz")).status in (200, 415)
 
 
-@pytest.mark.parametrize(("encode", "coding"), [(gzip.compress, "gzip"), (zstd.compress, "zstd"), (brotli.compress, "br"), (zlib.compress, "deflate")])
+@pytest.mark.parametrize(
+    ("encode", "coding"),
+    [(gzip.compress, "gzip"), (zstd.compress, "zstd"), (brotli.compress, "br"), (zlib.compress, "deflate")],
+)
 def test_ratio_200(up, gw, encode, coding):
     """Over the limit when decoded (...; ratio 200; ...): 413."""
     path = up.at(fresh(), text_reply("fine"))
@@ -495,7 +521,10 @@ def test_a_refusal_leaves_no_body_to_be_read_as_a_request(up, gw):
     path = up.at(fresh(), text_reply("fine"))
     smuggled = f"GET {inner} HTTP/1.1\r\nHost: g\r\n\r\n".encode()
     with Client(gw) as client:
-        client.send(f"POST {path} HTTP/1.1\r\nHost: g\r\nContent-Encoding: x-no\r\nContent-Length: {len(smuggled)}\r\n\r\n".encode() + smuggled)
+        client.send(
+            f"POST {path} HTTP/1.1\r\nHost: g\r\nContent-Encoding: x-no\r\nContent-Length: {len(smuggled)}\r\n\r\n".encode()
+            + smuggled
+        )
         assert client.response("POST").status == 415
         client.ends(1)
     assert up.seen(inner) == []

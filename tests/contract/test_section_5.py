@@ -80,7 +80,8 @@ def test_the_cookie_comes_before_the_body(up, own):
     """the cookie `packhorse_session`; for chat bodies, once decoded, the provider's own field"""
     key = ("x-api-key", name())
     asked = [
-        ("POST", "/v1", [key, ("Cookie", "packhorse_session=same")], json.dumps({"prompt_cache_key": f"k{n}"}).encode()) for n in range(3)
+        ("POST", "/v1", [key, ("Cookie", "packhorse_session=same")], json.dumps({"prompt_cache_key": f"k{n}"}).encode())
+        for n in range(3)
     ]
     assert one_session(up, own, asked) == 1
 
@@ -181,7 +182,16 @@ def test_made_for_nobody_else(up, gw, accept, mode):
 
 def test_a_response_that_sets_our_session_is_private(up, gw):
     """A response that sets our session carries `Cache-Control: private`"""
-    for given in ([], ["no-cache"], ["private"], ["max-age=0"], ["no-store"], ["must-revalidate", "no-cache"], ["private, max-age=60"], [""]):
+    for given in (
+        [],
+        ["no-cache"],
+        ["private"],
+        ["max-age=0"],
+        ["no-store"],
+        ["must-revalidate", "no-cache"],
+        ["private, max-age=60"],
+        [""],
+    ):
         path = up.at(fresh(), text_reply(FIRST, *[("Cache-Control", value) for value in given]))
         response = get(gw, path, [SPEAKS])
         if response.values("set-cookie"):
@@ -193,7 +203,9 @@ def test_a_response_that_sets_our_session_is_private(up, gw):
             assert response.values("packhorse-session") == [], given
 
 
-@pytest.mark.parametrize("value", ["public", "public, max-age=60", "s-maxage=5", "max-age=3600", "PUBLIC", "public, no-cache", 'public, private="x"'])
+@pytest.mark.parametrize(
+    "value", ["public", "public, max-age=60", "s-maxage=5", "max-age=3600", "PUBLIC", "public, no-cache", 'public, private="x"']
+)
 def test_what_a_shared_cache_may_keep_never_sets_it(up, gw, value):
     """and one that a shared cache may keep never sets it."""
     path = up.at(fresh(), text_reply(FIRST, ("Cache-Control", value)))
@@ -314,7 +326,10 @@ def test_responses_of_a_stranger_are_never_mixed(up, gw):
     from concurrent.futures import ThreadPoolExecutor
 
     path = fresh()
-    up.at(path, lambda request: Reply(200, [("Content-Type", "text/plain")], (request.value("x-api-key") + b"\n") + lines(60).encode()))
+    up.at(
+        path,
+        lambda request: Reply(200, [("Content-Type", "text/plain")], (request.value("x-api-key") + b"\n") + lines(60).encode()),
+    )
 
     def turns(number: int) -> None:
         client = Holder(gw, "shared", fields=[("x-api-key", f"caller-{number}")])

@@ -51,7 +51,21 @@ def test_no_route(up):
     """`no-route` (404)"""
     routes = [{"name": "v", "match": "/v1", "upstream": up.url}]
     with gateway(up, routes=routes) as gw:
-        for target in ("/", "/v2", "/v1x", "/v", "/V1", "/%761", "/metrics", "/livez", "/readyz", "/healthz", "/api/", "/console/", "/-/reload"):
+        for target in (
+            "/",
+            "/v2",
+            "/v1x",
+            "/v",
+            "/V1",
+            "/%761",
+            "/metrics",
+            "/livez",
+            "/readyz",
+            "/healthz",
+            "/api/",
+            "/console/",
+            "/-/reload",
+        ):
             problem(get(gw, target), 404, "no-route")
         assert get(gw, up.at("/v1", text_reply("fine"))).body == b"fine"
         assert get(gw, up.at("/v1/", text_reply("fine"))).body == b"fine"
@@ -189,7 +203,9 @@ def test_upstream_cut(up, gw, sent, reset):
     path = up.at(fresh(), Raw(script))
     response = ask(gw, "POST", path, [], b"x")
     assert response.status == 502
-    assert json.loads(response.body)["type"] in ("urn:packhorse:upstream-cut", "urn:packhorse:upstream-unreachable"), response.body
+    assert json.loads(response.body)["type"] in ("urn:packhorse:upstream-cut", "urn:packhorse:upstream-unreachable"), (
+        response.body
+    )
     assert len(up.seen(path)) == 1, "a POST was sent again"
     if sent in (b"", CUTS["half a head"]):
         problem(response, 502, "upstream-cut")
@@ -231,7 +247,10 @@ def stale(kept: list[Peer]):
     return Raw(script)
 
 
-@pytest.mark.parametrize(("method", "again"), [("GET", True), ("HEAD", True), ("OPTIONS", True), ("POST", False), ("PUT", False), ("DELETE", False), ("PATCH", False)])
+@pytest.mark.parametrize(
+    ("method", "again"),
+    [("GET", True), ("HEAD", True), ("OPTIONS", True), ("POST", False), ("PUT", False), ("DELETE", False), ("PATCH", False)],
+)
 def test_retried_once_for_a_safe_method_on_a_reused_connection(up, method, again):
     """A request is retried only if no byte of it was sent, or, for a safe method, once, on a reused connection that closed before any
     byte of the response."""
@@ -342,7 +361,17 @@ def test_malformed_requests(up, gw, data):
     assert mark not in gw.log or data.startswith("GET /mark")  # HTTP/0.9: the target itself is in order
 
 
-@pytest.mark.parametrize("chunks", ["zz\r\nabc\r\n0\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n", "-1\r\n\r\n", "3 \r\nabc\r\n0\r\n\r\n", "ffffffffffffffff1\r\na", "3\nabc\n0\n\n"])
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        "zz\r\nabc\r\n0\r\n\r\n",
+        "3\r\nabcd\r\n0\r\n\r\n",
+        "-1\r\n\r\n",
+        "3 \r\nabc\r\n0\r\n\r\n",
+        "ffffffffffffffff1\r\na",
+        "3\nabc\n0\n\n",
+    ],
+)
 def test_malformed_chunks(up, gw, chunks):
     """Malformed requests ... get the same problem format (and are never taken as whole by the upstream)"""
     got: list[bool] = []
@@ -392,7 +421,10 @@ def test_connect(up, gw, target):
 
 def test_trailers_are_dropped_and_te_is_not_forwarded(up, gw):
     """Trailers are parsed and dropped, `TE` is not forwarded."""
-    path = up.at(fresh(), b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n")
+    path = up.at(
+        fresh(),
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n",
+    )
     with Client(gw) as client:
         client.send(
             f"POST {path} HTTP/1.1\r\nHost: g\r\nTE: trailers\r\nConnection: TE\r\nTrailer: X-U\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -520,7 +552,9 @@ def test_expect_100(up, gw):
     assert up.last(path).body == b"abc"
     for fields in ("Packhorse-Session: a b\r\n", "Content-Encoding: x-no\r\n"):
         with Client(gw) as client:
-            client.send(f"POST {path} HTTP/1.1\r\nHost: g\r\n{fields}Expect: 100-continue\r\nContent-Length: 3\r\n\r\n".encode())
+            client.send(
+                f"POST {path} HTTP/1.1\r\nHost: g\r\n{fields}Expect: 100-continue\r\nContent-Length: 3\r\n\r\n".encode()
+            )
             response = client.response("POST")
             assert response.status in (400, 415)
             assert response.interim == []

@@ -20,7 +20,12 @@ def served(*arguments: str, environment: dict[str, str] | None = None, cwd: str 
     env = {key: value for key, value in os.environ.items() if not key.startswith("PACKHORSE_")}
     env |= {"PYTHONPATH": str(ROOT), **(environment or {})}
     return subprocess.Popen(
-        [sys.executable, "-m", "gateway", *arguments], env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-m", "gateway", *arguments],
+        env=env,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 
@@ -33,7 +38,9 @@ def test_serve_without_a_file(up):
     """`packhorse serve [--upstream URL] [--listen ADDR]`: the gateway; without a file: chat paths are chat routes, the rest prepare, memory store"""
     port, admin = closed_port(), closed_port()
     with tempfile.TemporaryDirectory() as folder:
-        process = served("serve", "--upstream", up.url, "--listen", f"127.0.0.1:{port}", "--admin-listen", f"127.0.0.1:{admin}", cwd=folder)
+        process = served(
+            "serve", "--upstream", up.url, "--listen", f"127.0.0.1:{port}", "--admin-listen", f"127.0.0.1:{admin}", cwd=folder
+        )
         try:
 
             def there() -> bool:
@@ -215,7 +222,15 @@ def test_sample_upstream_and_replay(tmp_path):
                 return False
 
         until(there, 15)
-        process = served("serve", "--upstream", f"http://127.0.0.1:{port}", "--listen", f"127.0.0.1:{where}", "--admin-listen", f"127.0.0.1:{admin}")
+        process = served(
+            "serve",
+            "--upstream",
+            f"http://127.0.0.1:{port}",
+            "--listen",
+            f"127.0.0.1:{where}",
+            "--admin-listen",
+            f"127.0.0.1:{admin}",
+        )
         try:
             until(lambda: _ready(admin), 15)
             done = packhorse("replay", str(file), "--via", f"http://127.0.0.1:{where}", "--turns", "5", "--json")
@@ -244,7 +259,13 @@ def test_ctxpack(tmp_path):
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.run(
-            [sys.executable, "-m", "ctxpack", *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-m", "ctxpack", *arguments],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
     (tmp_path / "body.txt").write_text(lines(20))
