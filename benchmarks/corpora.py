@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from ctxpack.minutes import minutes
 from gateway.sample.documents import turns
 
-SETS = ("meetings", "prepare", "revisions", "agents")
-_SHIPPED = {"meeting": "meetings", "handbook/references": "prepare", "handbook": "revisions"}
+SETS = ("meetings", "minutes", "prepare", "revisions", "agents")
+_SHIPPED = {"meeting": "meetings", "minutes": "minutes", "handbook/references": "prepare", "handbook": "revisions"}
 """Shipped document to the set it stands for."""
 _QUICK = 4
 """In a quick run, one document of so many."""
@@ -33,7 +32,7 @@ def documents(quick: bool) -> list[tuple[str, str]]:
     if where is None:
         return [(kind, name) for name, kind in _SHIPPED.items()]
     load = _loader(where)
-    found = [(kind, name) for kind in SETS for name, *_ in load.docs(kind)]
+    found = [(kind, name) for kind in SETS if kind in load.SETS for name, *_ in load.docs(kind)]
     return found[::_QUICK] if quick else found
 
 
@@ -41,7 +40,7 @@ def bodies(kind: str, name: str) -> Iterator[bytes]:
     """The whole body of every turn of a document."""
     where = folder()
     if where is None:
-        texts: Iterator[str] = minutes() if name == "meeting" else iter(turns(name, 1))
+        texts: Iterator[str] = iter(turns(name, 1))
     else:
         texts = next(texts for found, texts in _loader(where).iter_items(kind) if found == name)
     for text in texts:
