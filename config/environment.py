@@ -20,6 +20,9 @@ PREFIX = "PACKHORSE_"
 RESERVED = {
     "PACKHORSE_CONFIG": "the settings file, as --config",
     "PACKHORSE_UPSTREAM": "the upstream of all routes, as --upstream",
+    "PACKHORSE_CORPORA": "a folder of material for tests and benchmarks; nothing to the gateway",
+    "PACKHORSE_VECTORS": "a folder of Context Pack cases for the tests; nothing to the gateway",
+    "PACKHORSE_NO_SKIPS": "makes a skipped test a failed one; nothing to the gateway",
 }
 """Names that are not keys of the settings, and what they mean."""
 
