@@ -20,7 +20,7 @@ from aiohttp import web
 
 from ctxpack import ContextPack, ContextPackError
 from middleware import passing, validators
-from middleware.body import Body, close_source, collect, set_body
+from middleware.body import Body, collect, set_body
 from middleware.codings import DECODABLE, CodingError, decode, parse_codings
 from middleware.conditional import TagMemory, own_tag
 from middleware.exchange import Exchange, exchange_of
@@ -107,7 +107,8 @@ class DeltaCoder:
         try:
             await self._down(turn)
         except BaseException:
-            await close_source(response.body)
+            if isinstance(response.body, Body):
+                await response.body.close()
             raise
         return response
 

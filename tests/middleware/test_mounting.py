@@ -12,7 +12,9 @@ DOC = Path(__file__).resolve().parents[2] / "docs" / "integration.md"
 
 
 async def test_the_example_sends_deltas() -> None:
-    (block,) = (found for found in re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL) if found.startswith("# mounted"))
+    (block,) = (
+        found for found in re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL) if found.startswith("# mounted")
+    )
     names: dict[str, Any] = {}
     exec(block, names)  # noqa: S102  the document's own text
     runner = web.AppRunner(names["application"]())
