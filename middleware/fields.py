@@ -37,12 +37,12 @@ def drop(headers: CIMultiDict[str], names: frozenset[str]) -> None:
         headers.popall(name, None)
 
 
-def drop_hop_by_hop(headers: CIMultiDict[str]) -> None:
-    """Take out the hop-by-hop fields and those that Connection names."""
+def drop_hop_by_hop(headers: CIMultiDict[str], also: frozenset[str] = frozenset()) -> None:
+    """Take out the hop-by-hop fields and those that Connection names, and ``also`` those."""
     if "Connection" in headers:
         for name in tokens(headers.getall("Connection")):
             headers.popall(name, None)
-    drop(headers, HOP_BY_HOP)
+    drop(headers, HOP_BY_HOP | also)
 
 
 def drop_cookie(headers: CIMultiDict[str]) -> None:

@@ -4,7 +4,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from middleware.exchange import exchange_of
-from middleware.fields import OWN_REQUEST, drop, drop_cookie, drop_hop_by_hop
+from middleware.fields import OWN_REQUEST, drop_cookie, drop_hop_by_hop
 from middleware.negotiation import AcceptEncoding
 from middleware.problems import Handler, Problem
 
@@ -16,8 +16,7 @@ async def hop_by_hop(request: web.Request, handler: Handler) -> web.StreamRespon
     if expectation is not None and expectation.strip().lower() != "100-continue":
         raise Problem("bad-request", "the only expectation that can be met is 100-continue", status=417)
     exchange = exchange_of(request)
-    drop_hop_by_hop(exchange.outgoing)
-    drop(exchange.outgoing, OWN_REQUEST)
+    drop_hop_by_hop(exchange.outgoing, also=OWN_REQUEST)
     drop_cookie(exchange.outgoing)
     _keep_own_codings(exchange.outgoing)
     response = await handler(request)
