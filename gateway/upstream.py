@@ -127,7 +127,7 @@ class Forwarder:
         return problem
 
     def _relay(self, request: web.Request, exchange: Exchange, answer: aiohttp.ClientResponse) -> web.Response:
-        headers = CIMultiDict(answer.headers)
+        headers = answer.headers  # the response makes its own copy
         if request.method == "HEAD" or answer.status in NO_BODY:
             answer.release()
             response = web.Response(status=answer.status, reason=answer.reason, headers=headers)
