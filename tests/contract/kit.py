@@ -141,7 +141,7 @@ class Wire:
         self.socket.close()
 
     def chunks(self, response: Response | None = None) -> tuple[bytes, list[bytes], list[tuple[bytes, bytes]]]:
-        raw, pieces = bytearray(), []
+        raw, pieces = bytearray(), [] if response is None else response.chunks
         while True:
             line = self.until(b"\r\n")
             raw += line
@@ -152,8 +152,6 @@ class Wire:
             assert data.endswith(b"\r\n")
             raw += data
             pieces.append(data[:-2])
-            if response is not None:
-                response.body += data[:-2]
         lines = []
         while (line := self.until(b"\r\n")) != b"\r\n":
             raw += line
@@ -195,7 +193,10 @@ class Client(Wire):
     def body_of(self, response: Response) -> Response:
         try:
             if response.framing == "chunked":
-                response.raw_body, response.chunks, response.trailers = self.chunks(response)
+                try:
+                    response.raw_body, _, response.trailers = self.chunks(response)
+                finally:
+                    response.body = b"".join(response.chunks)
             elif response.framing == "length":
                 response.body = response.raw_body = self.exactly(int(response.values("content-length")[0]))
             elif response.framing == "close":

@@ -531,6 +531,78 @@ def test_bombs(up, gw, coding):
     well(gw, up)
 
 
+def test_a_large_honest_body_is_no_bomb(up, gw):
+    """Bodies ... over `deltas.max_bytes` pass as they are: one the client cannot undo is undone on its way, whole, however long."""
+    piece = random.Random(1).randbytes(40_000).hex().encode() + b"\n"
+    body = piece * 1000
+    path = up.at(fresh(), text_reply(gzip.compress(body, 1), ("Content-Encoding", "gzip")))
+    before = gw.memory("VmHWM")
+    response = get(gw, path, [("Accept-Encoding", "identity")])
+    assert response.complete, f"cut after {len(response.body)} of {len(body)} bytes"
+    assert response.body == body
+    assert gw.memory("VmHWM") - before < 60 * MIB
+
+
+def texts(chance: random.Random) -> tuple[str, str]:
+    """A text and one made from it; of all the characters that other programs take for line ends, and others."""
+    pool = [
+        "\n",
+        "\r\n",
+        "\r",
+        "\u2028",
+        "\x0c",
+        "\x00",
+        "\ufeff",
+        "é",
+        "始",
+        "😀",
+        "\u0301",
+        "a",
+        " ",
+        "word ",
+        "x" * 600,
+        '"',
+        "\\",
+        "\ufffd",
+    ]
+    base = "".join(chance.choices(pool, k=chance.randrange(5, 400)))
+    cut = chance.randrange(len(base) + 1)
+    more = "".join(chance.choices(pool, k=chance.randrange(200)))
+    return base, chance.choice([base + more, base[:cut], base[:cut] + more + base[cut:], more, more + base, base])
+
+
+def test_any_text_is_rebuilt(up, gw):
+    """A delta never returns a result that looks usable but is not: any text, from any base, to the byte."""
+    chance = random.Random(23)
+    path = fresh()
+    used = 0
+    for _ in range(200):
+        client = Holder(
+            gw,
+            accept=chance.choice(
+                ["ctxpack.delta.v1", "ctxpack.delta.v1, gzip, zstd", "ctxpack.pack.v1, ctxpack.delta.v1, identity;q=0"]
+            ),
+        )
+        for text in texts(chance):
+            up.at(path, text_reply(text))
+            response = client.ask("POST", path, b"q")
+            assert response.content == text.encode()
+        used += is_delta(response)
+    assert used > 40
+
+
+def test_a_page_of_another_origin_cannot_stop_the_gateway(up):
+    """The admin plane on loopback has no token: a browser's form must not reach `POST /-/drain` or `/-/reload` there."""
+    with gateway(up, drain="1s") as gw:
+        page = [("Origin", "https://evil.example"), ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")]
+        for target in ("/-/reload", "/-/drain"):
+            assert ask(
+                gw.admin, "POST", target, [*page, ("Content-Type", "application/x-www-form-urlencoded")], b""
+            ).status in (401, 403)
+        time.sleep(0.2)
+        assert gw.status("/readyz") == 200
+
+
 def test_zstd_windows(up, gw):
     """C08: windows over the limit are refused cleanly, not allocated"""
     compressor = zstd.ZstdCompressor(

@@ -348,6 +348,32 @@ def test_bodies_total(up, own):
     }
 
 
+def test_bodies_go_up_too(up, own):
+    """`packhorse_bodies_total` | counter: `route`, `direction`, `coding`, `why`; direction is `down` or `up`"""
+    before = settled(own)
+    path = up.at(fresh(), text_reply(FIRST))
+    ask(own, "POST", path, [("Content-Encoding", "gzip")], gzip.compress(lines(30).encode()))
+    ask(own, "POST", path, [], lines(30).encode())
+    after = settled(own)
+
+    def more(coding: str) -> float:
+        labels = {"direction": "up", "route": "r", "coding": coding}
+        return after.total("packhorse_bodies_total", **labels) - before.total("packhorse_bodies_total", **labels)
+
+    assert (more("gzip"), more("identity")) == (1, 1)
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "PROPFIND", "REPORT", "SEARCH", "MKCOL"])
+def test_registered_methods_are_named(up, own, method):
+    """Labels come from settings, except `method` (the registered ones, else `other`): IANA's registry of methods"""
+    before = settled(own)
+    assert ask(own, method, up.at(fresh(), text_reply("x"))).status == 200
+    assert (
+        settled(own).total("packhorse_requests_total", method=method)
+        == before.total("packhorse_requests_total", method=method) + 1
+    )
+
+
 def test_the_compared_series_speak_of_the_same_bodies(up):
     """one and the same set of bodies as they were, as they were sent, and as gzip would have sent them"""
     with gateway(up, gzip_comparison={"cpu_share": 1.0, "level": 6}) as gw:
