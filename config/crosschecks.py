@@ -113,8 +113,8 @@ def _authorities(configuration: Configuration) -> Found:
 
 def _session_headers(configuration: Configuration) -> Found:
     seen: set[str] = set()
-    for index, name in enumerate(configuration.sessions.headers):
-        path = ("sessions", "headers", index)
+    for index, name in enumerate(configuration.session.headers):
+        path = ("session", "headers", index)
         if not _TOKEN.match(name):
             yield path, "expected the name of a header field", shown(name)
         elif name.lower() in _NEVER_SESSION:

@@ -14,7 +14,7 @@ from middleware.cors import Cors
 from middleware.deltas import Deltas
 from middleware.limits import Limits
 from middleware.link import Link, LinkClass, Network
-from middleware.session import Sessions
+from middleware.session import SessionNames, Sessions
 from middleware.settings import Seconds, Settings, Size, switch_words
 
 Kind = Literal["prepare", "openai", "anthropic", "plain"]
@@ -172,6 +172,8 @@ class Configuration(Settings):
     """Where bases live."""
     routes: Annotated[tuple[Route, ...], Field(min_length=1)]
     """What is behind the gateway."""
+    explain: Annotated[Literal["asked", "always"], switch_words] = "asked"
+    """When ``Packhorse-Why`` and ``Server-Timing`` are sent: to clients that ask (``Packhorse-Debug: 1``), or to all."""
     deltas: Deltas = Deltas()
     """The client's link."""
     bases: Bases = Bases()
@@ -186,6 +188,8 @@ class Configuration(Settings):
     """Patience with upstreams."""
     drain: Seconds = 30.0
     """Grace after SIGTERM."""
+    session: SessionNames = SessionNames()
+    """How a client may name its session."""
     sessions: Sessions = Sessions()
     """Conversations."""
     forwarded: ForwardedMode = "off"

@@ -59,6 +59,8 @@ class Admin:
             return _json({"error": "send Authorization: Bearer with the admin token"}, 401)
         if methods is None:
             return _json({"error": "there is nothing here", "paths": sorted(self._paths())}, 404)
+        if request.method == "POST" and _from_another_page(request):
+            return _json({"error": "a page of another origin may not do this"}, 403)
         method = "GET" if request.method == "HEAD" else request.method
         if method not in methods:
             response = _json({"error": f"this path takes {', '.join(methods)}"}, 405)
@@ -129,6 +131,14 @@ class Admin:
     async def savings(self, request: web.BaseRequest) -> web.Response:
         """The counters' own sums, as JSON."""
         return _json(await asyncio.to_thread(self.gateway.services.counters.savings))
+
+
+def _from_another_page(request: web.BaseRequest) -> bool:
+    """Whether a browser sends it for a page of another origin: one that an operator visits must not stop the gateway."""
+    site = request.headers.get("Sec-Fetch-Site", "none").strip().lower()
+    origin = request.headers.get("Origin")
+    foreign = origin is not None and origin.partition("://")[2] != request.headers.get("Host", "")
+    return site not in ("none", "same-origin") or foreign
 
 
 def _json(document: Any, status: int = 200) -> web.Response:

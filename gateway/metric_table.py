@@ -10,8 +10,13 @@ from typing import Literal
 ROUTE_NAME_LENGTH = 40
 """Longest route label, as the settings schema has it."""
 
-METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH")
-"""The methods of RFC 9110 9.3 and RFC 5789."""
+METHODS = (
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "ACL", "BASELINE-CONTROL", "BIND", "CHECKIN",
+    "CHECKOUT", "COPY", "LABEL", "LINK", "LOCK", "MERGE", "MKACTIVITY", "MKCALENDAR", "MKCOL", "MKREDIRECTREF", "MKWORKSPACE",
+    "MOVE", "ORDERPATCH", "PRI", "PROPFIND", "PROPPATCH", "QUERY", "REBIND", "REPORT", "SEARCH", "UNBIND", "UNCHECKOUT", "UNLINK",
+    "UNLOCK", "UPDATE", "UPDATEREDIRECTREF", "VERSION-CONTROL",
+)  # fmt: skip
+"""The methods of IANA's registry (RFC 9110 16.1)."""
 STATUSES = ("1xx", "2xx", "3xx", "4xx", "5xx", "none")
 """``none``: nothing was answered, as when the client left before the head."""
 OUTCOMES = ("ok", "client_gone", "upstream_cut", "refused", "failed")

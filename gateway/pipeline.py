@@ -68,9 +68,15 @@ def link_side(configuration: Configuration, route: Route, services: Services) ->
     uploads = UploadReader(configuration.limits, route.timeouts.over(configuration.timeouts).idle)
     level = configuration.gzip_comparison.level
     return [
-        SessionFinder(configuration.sessions, services.principals, uploads, route.upstream),  # which conversation this is
+        SessionFinder(configuration.session, services.principals, uploads, route.upstream),  # which conversation this is
         DeltaCoder(  # request: read and check.  response: smallest form, then keep as base
-            configuration.deltas, configuration.limits, level, services.store, uploads, services.tags
+            configuration.deltas,
+            configuration.limits,
+            level,
+            services.store,
+            uploads,
+            services.tags,
+            explain_always=configuration.explain == "always",
         ),
         # the place of coded event streams and of dcz is in deltas; the place of chat context is here, inside it, so that the
         # client's bases are the client's own bytes and the upstream sees the rewritten ones

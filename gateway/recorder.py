@@ -52,6 +52,8 @@ class Recorder:
         for result in exchange.lookups:
             self._counters.base_lookup("down", result)
         self._down(exchange, ended)
+        if ended.upload is not None:
+            counters.body("up", ended.upload, "streamed")  # as the client sent it; deltas go down only
         self._up(exchange)
         if access_log.isEnabledFor(logging.INFO):
             access_log.info("exchange", extra={"exchange": _line(exchange, ended)})

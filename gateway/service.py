@@ -80,9 +80,9 @@ class Gateway:
         if self.drained.is_set():
             return
         self.drained.set()
-        log.info("draining: answers under way have %g s", self.configuration.drain)
         asyncio.get_running_loop().call_later(self.configuration.drain, self.ended.set)
         if self._site is not None and self._server is not None:
+            log.info("draining: answers under way have %g s", self.configuration.drain)
             self._server.drain()
             self._closing = asyncio.get_running_loop().create_task(self._site.stop())
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Annotated, Literal
 
 from aiohttp import web
 
@@ -31,7 +30,7 @@ from middleware.link import LinkClass
 from middleware.negotiation import AcceptEncoding, delta_allowed, merge_vary
 from middleware.offers import Offers, offers_of
 from middleware.problems import Handler, Problem
-from middleware.settings import Seconds, Settings, Size, switch_words
+from middleware.settings import Seconds, Settings, Size
 from middleware.stores import Base, BaseStore
 from middleware.undoing import undone, upstream_lied
 from middleware.uploads import UploadReader
@@ -56,8 +55,6 @@ class Deltas(Settings):
     """Larger bodies pass as they are."""
     wait: Seconds = 0.5
     """How long to wait for a body to be complete before it is passed on as it comes."""
-    explain: Annotated[Literal["asked", "always"], switch_words] = "asked"
-    """When ``Packhorse-Why`` and ``Server-Timing`` are sent: to clients that ask, or to all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +87,8 @@ class DeltaCoder:
     store: BaseStore
     uploads: UploadReader
     tags: TagMemory
+    explain_always: bool = False
+    """Send ``Packhorse-Why`` and ``Server-Timing`` to clients that did not ask, too."""
 
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         exchange = exchange_of(request)
@@ -315,7 +314,7 @@ class DeltaCoder:
     def _explain(self, turn: _Turn, why: str) -> None:
         exchange = turn.exchange
         exchange.why = why
-        if turn.offers.asks_why or self.settings.explain == "always":
+        if turn.offers.asks_why or self.explain_always:
             turn.response.headers["Packhorse-Why"] = why
             done = exchange.upstream_done_at or (exchange.sent_upstream_at + exchange.upstream_seconds)
             added = time.perf_counter() - exchange.started - (done - exchange.sent_upstream_at)

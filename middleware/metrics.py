@@ -37,6 +37,8 @@ class Ended:
     """Content bytes of the response handed to the connection."""
     coding: str
     """Its Content-Encoding, or ``identity``."""
+    upload: str | None = None
+    """Content-Encoding of the request body, or ``identity``; None where there was none."""
 
 
 class Recorder(Protocol):
@@ -105,6 +107,7 @@ class Metrics:
             overhead=max(0.0, ready - exchange.started - waited) if ready else 0.0,
             first_byte=ready - exchange.started if ready else None,
             sent=sent,
+            upload=request.headers.get("Content-Encoding", "identity") if request.body_exists else None,
             coding="identity" if response is None else response.headers.get("Content-Encoding", "identity"),
         )
         self._recorder.ended(exchange, ended)

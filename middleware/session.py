@@ -32,6 +32,11 @@ class Sessions(Settings):
 
     max: Annotated[int, Field(ge=1)] = 100_000
     """Most sessions remembered."""
+
+
+class SessionNames(Settings):
+    """How a client may name its session, beside ``Packhorse-Session``."""
+
     headers: tuple[str, ...] = (
         "x-litellm-session-id", "helicone-session-id", "x-headroom-session-id", "x-claude-code-session-id",
         "x-codex-session-id", "session-id", "session_id", "x-session-id",
@@ -43,9 +48,9 @@ class Sessions(Settings):
 class SessionFinder:
     """The middleware of one route. ``upstream`` names what is behind it: a base serves every route of its upstream."""
 
-    def __init__(self, sessions: Sessions, hasher: Hasher, uploads: UploadReader, upstream: str) -> None:
+    def __init__(self, names: SessionNames, hasher: Hasher, uploads: UploadReader, upstream: str) -> None:
         self._upstream = upstream
-        self._headers = sessions.headers
+        self._headers = names.headers
         self._hasher = hasher
         self._uploads = uploads
 

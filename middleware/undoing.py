@@ -7,6 +7,9 @@ from middleware.codings import CodingError, Decoder
 from middleware.limits import Limits
 from middleware.problems import Problem
 
+_ANY_SIZE = 2**62
+"""Bytes: nothing is held here, so a bound on the ratio is enough."""
+
 
 def upstream_lied(error: CodingError) -> Problem:
     """The upstream's body is not what it says."""
@@ -22,7 +25,7 @@ def undone(body: Body, codings: tuple[str, ...], limits: Limits) -> Body:
 
 async def _undo(body: Body, codings: tuple[str, ...], limits: Limits) -> AsyncIterator[bytes]:
     source = body.take()
-    decoder = Decoder(codings, limit=limits.request, ratio=limits.ratio, layers=limits.layers)
+    decoder = Decoder(codings, limit=_ANY_SIZE, ratio=limits.ratio, layers=limits.layers)
     try:
         async for piece in source:
             for decoded in decoder.pieces(piece):

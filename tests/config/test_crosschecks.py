@@ -26,10 +26,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Authority:
         ("admin: {listen: nowhere}", "admin.listen: expected host:port, [v6]:port or unix:/path, given 'nowhere'"),
         ("listen: 127.0.0.1:8081", "admin.listen: cannot listen where listen does, given '127.0.0.1:8081'"),
         ("listen: 0.0.0.0:8081", "admin.listen: cannot listen where listen does, given '127.0.0.1:8081'"),
-        ("sessions: {headers: ['x y']}", "sessions.headers.0: expected the name of a header field, given 'x y'"),
-        ("sessions: {headers: ['x:']}", "sessions.headers.0: expected the name of a header field, given 'x:'"),
-        ("sessions: {headers: [a, Authorization]}", "sessions.headers.1: cannot carry a session id, given 'Authorization'"),
-        ("sessions: {headers: [a, A]}", "sessions.headers.1: given twice, given 'A'"),
+        ("session: {headers: ['x y']}", "session.headers.0: expected the name of a header field, given 'x y'"),
+        ("session: {headers: ['x:']}", "session.headers.0: expected the name of a header field, given 'x:'"),
+        ("session: {headers: [a, Authorization]}", "session.headers.1: cannot carry a session id, given 'Authorization'"),
+        ("session: {headers: [a, A]}", "session.headers.1: given twice, given 'A'"),
         ("cors: {origins: [app.example]}",
          "cors.origins.0: expected an origin such as https://app.example, or *, given 'app.example'"),
         ("cors: {origins: ['*', 'https://app.example/']}",
@@ -53,7 +53,7 @@ def test_what_does_not_go_together(text: str, message: str, refusal: Refusal) ->
         "cors: {origins: ['https://app.example', 'http://[::1]:3000']}",
         "store: {kind: memory, path: /dev/null/x}",
         "store: {kind: sqlite, path: /dev/null/x}",  # the traffic goes on without it, and /readyz says degraded
-        "sessions: {headers: []}",
+        "session: {headers: []}",
     ],
 )
 def test_what_does(text: str, settings_file: Callable[[str], Path]) -> None:

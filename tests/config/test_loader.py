@@ -35,7 +35,7 @@ def test_sections_are_merged_and_lists_replaced(settings_file: Write) -> None:
     environ = {"PACKHORSE_DELTAS__LINKS": "[weak]", "PACKHORSE_DELTAS__WAIT": "1s", "PACKHORSE_ROUTES__0__KIND": "plain"}
     loaded = load(file, environ=environ, overrides={"deltas.max_bytes": "1KiB"})
     assert loaded.deltas.model_dump() | {} == {
-        "links": ("weak",), "min_bytes": 1, "max_bytes": 1024, "wait": 1.0, "explain": "asked",
+        "links": ("weak",), "min_bytes": 1, "max_bytes": 1024, "wait": 1.0,
     }  # fmt: skip
     assert [(route.name, route.kind) for route in loaded.routes] == [("all", "plain")]
 

@@ -86,7 +86,7 @@ listen: nowhere
 store: {kind: sqlite, path: 5}
 routes:
   - {name: all, upstream: "${UPSTREAM}", macth: /}
-sessions: {headers: [ok, "not ok"]}
+session: {headers: [ok, "not ok"]}
 drain: never
 """
     assert [line.split(": ")[:2] for line in refusal(text, PACKHORSE_LISTN="x")] == [
@@ -94,7 +94,7 @@ drain: never
         ["packhorse.yaml:2", "store.path"],
         ["packhorse.yaml:4", "routes.0.upstream"],
         ["packhorse.yaml:4", "routes.0.macth"],
-        ["packhorse.yaml:5", "sessions.headers.1"],
+        ["packhorse.yaml:5", "session.headers.1"],
         ["packhorse.yaml:6", "drain"],
         ["environment", "PACKHORSE_LISTN"],
     ]

@@ -394,7 +394,7 @@ def test_the_upstreams_own_timing_stays(up, gw):
 
 def test_explain_always(up):
     """setting `explain: always` turns them on for all"""
-    with gateway(up, deltas={"explain": "always"}) as gw:
+    with gateway(up, explain="always") as gw:
         path = up.at(fresh(), text_reply(FIRST))
         response = get(gw, path, [("Accept-Encoding", "ctxpack.delta.v1"), ("Packhorse-Session", "s")])
         assert why(response) == "no-base"

@@ -33,7 +33,7 @@ from middleware.link import Link, LinkClassifier
 from middleware.metrics import Ended, Metrics
 from middleware.problems import problems
 from middleware.request_id import request_id
-from middleware.session import SessionFinder, Sessions
+from middleware.session import SessionFinder, SessionNames
 from middleware.uploads import UploadReader
 
 TEXT = document(1).decode()
@@ -72,7 +72,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "forwarded": lambda: Forwarded("off", ()),
     "access": lambda: Principal(Access(), hasher()),
     "link": lambda: LinkClassifier(Link(), None),
-    "session": lambda: SessionFinder(Sessions(), hasher(), uploads(), "here"),
+    "session": lambda: SessionFinder(SessionNames(), hasher(), uploads(), "here"),
     "deltas": deltas,
 }
 """All of them, as gateway/pipeline.py mounts them."""
@@ -274,7 +274,7 @@ async def test_link_classifies() -> None:
 
 
 async def test_session_opens_one_for_who_takes_part() -> None:
-    finder = SessionFinder(Sessions(), hasher(), uploads(), "here")
+    finder = SessionFinder(SessionNames(), hasher(), uploads(), "here")
     exchange, response = await seen_by(finder, [("Accept-Encoding", "ctxpack.delta.v1")])
     assert exchange.owner is not None
     assert response.text("packhorse-session") == exchange.made_session
@@ -310,7 +310,7 @@ def prepare(turns: "list[int] | None" = None) -> Any:
 
 def spared(store: MemoryStore | None = None, **settings: Any) -> tuple[Any, ...]:
     """What such a service mounts: refusals, whose bases these are, and the coder."""
-    return problems, SessionFinder(Sessions(), hasher(), uploads(), "here"), deltas(store, **settings)
+    return problems, SessionFinder(SessionNames(), hasher(), uploads(), "here"), deltas(store, **settings)
 
 
 async def test_a_prepare_service_sends_deltas_of_a_growing_text() -> None:

@@ -20,7 +20,7 @@ from middleware.exchange import Exchange, exchange_of
 from middleware.fields import drop_cookie
 from middleware.limits import Limits
 from middleware.problems import problems
-from middleware.session import SessionFinder, Sessions, _in_chat_body
+from middleware.session import SessionFinder, SessionNames, _in_chat_body
 from middleware.stores import Owner
 from middleware.uploads import UploadReader
 
@@ -64,7 +64,7 @@ class Scene:
             response.headers.extend(self.response_headers)
             return response
 
-        finder = SessionFinder(Sessions(**sessions), HASHER, UploadReader(Limits(), 5), UPSTREAM)
+        finder = SessionFinder(SessionNames(**sessions), HASHER, UploadReader(Limits(), 5), UPSTREAM)
         app = web.Application(middlewares=[before, problems, web.middleware(finder)])
         app.router.add_route("*", "/", handler)
         server = await self.start(app, auto_decompress=False)
@@ -129,7 +129,7 @@ async def test_with_credentials(scene: Scene, fields: FieldsLike, kind: str, own
 
 
 async def test_foreign_fields_have_an_order_of_their_own(scene: Scene) -> None:
-    names = Sessions().headers
+    names = SessionNames().headers
     for index, name in enumerate(names):
         fields = [(later, f"id-{later}") for later in reversed(names[index:])]
         exchange, _ = await scene(fields, principal="alice")
