@@ -50,6 +50,7 @@ class Gateway:
         self._runner: web.ServerRunner | None = None
         self._admin_runner: web.ServerRunner | None = None
         self._site: web.BaseSite | None = None
+        self._started = False
         self._closing: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
@@ -82,7 +83,8 @@ class Gateway:
         self.drained.set()
         asyncio.get_running_loop().call_later(self.configuration.drain, self.ended.set)
         if self._site is not None and self._server is not None:
-            log.info("draining: answers under way have %g s", self.configuration.drain)
+            if self._started:
+                log.info("draining: answers under way have %g s", self.configuration.drain)
             self._server.drain()
             self._closing = asyncio.get_running_loop().create_task(self._site.stop())
 
@@ -128,6 +130,7 @@ class Gateway:
         self.url = _url(address, self.port, "https" if configuration.tls else "http")
         if configuration.admin.listen != "off":
             await self._start_admin(parse_listen(configuration.admin.listen))
+        self._started = True
 
     async def _start_admin(self, address: Listen) -> None:
         admin = Admin(self, self.configuration.admin.token)
