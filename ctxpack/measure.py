@@ -64,7 +64,7 @@ def measure(turns: Iterable[bytes]) -> Table:
         Row("gzip", "gzip -9 every turn", gzipped),
     ]
     if compress is not None:
-        rows.append(Row("dcz", "dcz, as the gateway (zstd, then dcz)", dcz))
+        rows.append(Row("dcz", "dcz, as the next release (zstd, then dcz)", dcz))
     return Table(count, rows)
 
 

@@ -76,11 +76,13 @@ export async function decode(bytes, coding, base) {
   for (const _ of outer) bytes = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
   return inner === PACK ? readPack(bytes) : applyDelta(base, bytes);
 }
-// In a page:  held = await fetchPack("/prepare?q=...", held);  show(textOf(held));  where held is null the first time.
+// In a page:  held = await fetchPack("/prepare/meeting?turn=7", held);  show(textOf(held));  where held is null the first time.
+const SESSION = crypto.randomUUID();                                      // this page's conversation: it opens the bases
 export async function fetchPack(url, held = null, init = {}) {
   const headers = new Headers(init.headers);
   headers.set("Ctxpack-Accept", `${DELTA}, ${PACK}, gzip`);
   headers.set("Ctxpack-Base", held?.digest ?? "none");
+  if (!headers.has("Packhorse-Session")) headers.set("Packhorse-Session", SESSION);
   const response = await fetch(url, { ...init, headers });
   must(response.ok, `HTTP ${response.status}`);
   const pack = await decode(new Uint8Array(await response.arrayBuffer()), response.headers.get("Content-Encoding"), held);
